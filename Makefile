@@ -11,7 +11,7 @@ endif
 
 .PHONY: demo demo-serve test coverage fuzz browser docs docs-tables notebooks dist setup lint bench bench-baselines clean \
 	study-paper-core study-paper-grid study-paper-baselines study-full-ranking study-times \
-	study-mixture study-translations study-side-information study-defaults
+	study-mixture study-translations study-defaults
 .DEFAULT_GOAL := demo
 
 $(CORE): pyproject.toml
@@ -109,11 +109,8 @@ study-times: $(CORE)  ## What weights of events and trend give to EASE, ItemKNN 
 study-mixture: $(CORE)  ## The mixture with its defaults, and without translations, three seeds.
 	$(BIN)/transcf study mixture
 
-study-translations: $(CORE)  ## Every variant and extension of TransCF, and the mixture, three seeds.
+study-translations: $(CORE)  ## Every variant of TransCF, and the mixture, three seeds.
 	$(BIN)/transcf study translations
-
-study-side-information: $(CORE)  ## Links between users and categories of items in TransCF, three seeds.
-	$(BIN)/transcf study side-information
 
 study-defaults: $(CORE)  ## How TransCF's defaults were chosen, on validation data.
 	$(BIN)/transcf study defaults

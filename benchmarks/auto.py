@@ -111,7 +111,7 @@ def show(everything: dict[str, Any]) -> None:
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(DATASETS), choices=[*DATASETS, []])
+    parser.add_argument("names", nargs="*", help=", ".join(DATASETS))
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--store", default=".auto-runs")
     parser.add_argument("--only-auto", action="store_true", help="leave the defaults out")
@@ -120,7 +120,7 @@ def main() -> None:
     everything = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     everything.setdefault("command", "python benchmarks/auto.py --minutes 3")
     datasets = everything.setdefault("datasets", {})
-    for name in [] if options.show else options.names:
+    for name in [] if options.show else options.names or DATASETS:
         store = Store(options.store)
         if name not in datasets:
             datasets[name] = search(name, options.minutes, store)

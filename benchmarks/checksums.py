@@ -65,11 +65,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "transcf-dot": ("transcf-dot", {"dim": 16}),
     "transcf-emb": ("transcf-emb", {"dim": 16}),
     "transcf-still": ("transcf-none", {"dim": 16}),
-    "transcf-swapped": ("transcf-swapped", {"dim": 16}),
-    "transcf-attention": ("transcf-attention", {"dim": 8, "negatives": 5}),
-    "transcf-map": ("transcf-map", {"dim": 8, "hidden": 4, "negatives": 5}),
-    "transcf-friends": ("transcf-friends", {"dim": 16}),
-    "transcf-categories": ("transcf-categories", {"dim": 16}),
     "blend": ("blend", {"parts": "itemknn + bpr(dim=8, epochs=2)"}),
 }
 _AGES = {"half_life": 90.0, "age_in": "days"}
@@ -82,8 +77,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "transcf-exact": ("transcf-mixture", {"dim": 8, "solver": "exact"}),
     "transcf-translation-exact": ("transcf", {"dim": 8, "solver": "exact"}),
 }
-#: Too slow for the largest log.
-SLOW = ("transcf-attention", "transcf-map")
 #: Label: name of the protocol, and the part of the split that a model is fitted on.
 PROTOCOLS = {
     "temporal": ("temporal", "before_test"),
@@ -195,17 +188,16 @@ def commands(path: Path, folder: Path) -> Found:
     runs = [("bpr", protocol) for protocol in PROTOCOLS]
     labels = ("ease", "cml", "transcf", "transcf-translation")
     runs += [(label, "leave-last-out") for label in labels]
+    none = ("--store", "none")
     for label, protocol in runs:
         words: list[object] = ["--model", MODELS[label][0], "--protocol", PROTOCOLS[protocol][0]]
         words += [] if label == "ease" else ["--set", "epochs=3", "--seeds", 2]
-        found = json.loads(run_command("evaluate", path, *words, "--store", "none", "--json"))
+        found = json.loads(run_command(*none, "evaluate", path, *words, "--json"))
         yield f"evaluate {label} {protocol}", figures(found)
-    models = ["--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--store", "none", "--json"]
+    models = ["--models", "itemknn,bpr", "--set", "bpr.epochs=3", "--json"]
     models += ["--out", str(folder / "comparison")]
-    yield (
-        "compare",
-        [figures(each) for each in json.loads(run_command("compare", path, *models))["models"]],
-    )
+    compared = json.loads(run_command(*none, "compare", path, *models))
+    yield "compare", [figures(each) for each in compared["models"]]
     run_command("fit", path, "--model", "bpr", "--set", "epochs=3", "--out", fitted)
     yield "fit", (fitted / "model.safetensors").read_bytes()
     lists = json.loads(run_command("recommend", fitted, "--user", "u001", "--json"))
@@ -273,8 +265,7 @@ def jobs(path: Path) -> Iterator[tuple[str, Callable[[Path], Found]]]:
     pairs = [(label, log) for label in MODELS for log in data]
     pairs += [(label, "synthetic") for label in VARIANTS]
     for label, log in pairs:
-        if label not in SLOW or log != "ml-latest-small":
-            yield f"model {label} {log}", partial(learned_and_answered, label, data[log])
+        yield f"model {label} {log}", partial(learned_and_answered, label, data[log])
     many = transcf.synthesize(users=3000, items=40_000, interactions=120_000, seed=5)
     for label in ("itemknn", "bpr", "transcf", "transcf-translation"):
         yield f"model {label} many-items", partial(learned_and_answered, label, many)

@@ -22,7 +22,7 @@ import polars as pl
 from _turns import in_turn, use_one_thread
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.evaluation import full_ranks
+from transcf.evaluation import held_out_ranks
 from transcf.retrieval.scorer import BlockView, FormView, Scores, StoredForm
 
 MEMORY_BAR_GB, TIME_BAR = 1.0, 1.5
@@ -69,10 +69,10 @@ def peak_gb() -> float:
 def memory_worker(n_users: int) -> None:
     """Print how far the peak rises while some users are evaluated."""
     train, held_out = random_log(50, 60, 5)
-    full_ranks(dense_blocks(60), held_out, train.by_user, "pessimistic", list_length=20)
+    held_out_ranks(dense_blocks(60), held_out, train.by_user, "pessimistic", list_length=20)
     train, held_out = random_log(n_users, ITEMS, SEEN)
     before = peak_gb()
-    full_ranks(dense_blocks(ITEMS), held_out, train.by_user, "pessimistic", list_length=20)
+    held_out_ranks(dense_blocks(ITEMS), held_out, train.by_user, "pessimistic", list_length=20)
     print(json.dumps(peak_gb() - before))
 
 
@@ -96,7 +96,9 @@ def time_case(repeats: int) -> dict[str, object]:
     users, known = np.arange(n_users, dtype=np.int32), train.by_user
     found = in_turn(
         {
-            "evaluate": lambda: full_ranks(linear, held_out, known, "pessimistic", list_length=20),
+            "evaluate": lambda: held_out_ranks(
+                linear, held_out, known, "pessimistic", list_length=20
+            ),
             "recommend": lambda: linear.top_k(users, 10, seen=known),
         },
         repeats,

@@ -22,7 +22,7 @@ from transcf import EventWeights, Split, k_core, leave_one_out, open_data
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
-from transcf.evaluation import full_ranks
+from transcf.evaluation import held_out_ranks
 from transcf.evaluation.metrics import compute
 from transcf.models.registry import create
 from transcf.models.transcf.fitted import Translated
@@ -60,7 +60,7 @@ class Guests:
 def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
     """NDCG@10 of the chosen users; 0 where the held-out item is unknown to the model."""
     held_out = split.test.select(chosen[split.test.user_rows])
-    ranks = full_ranks(scorer, held_out, split.known_items("test"), "pessimistic").ranks
+    ranks = held_out_ranks(scorer, held_out, split.known_items("test"), "pessimistic").ranks
     result = np.zeros(len(chosen))
     result[ranks.users] = compute(ranks, METRIC)
     return result[chosen]

@@ -36,7 +36,7 @@ COMMANDS = {
         "fit {log} --model bpr --set epochs=1000 --out {out}/model",
         "fit {log} --model ease --out {out}/model",
     ],
-    "evaluate": ["evaluate {log} --model ials", "evaluate {log} --model transcf --store none"],
+    "evaluate": ["evaluate {log} --model ials", "--store none evaluate {log} --model transcf"],
     "compare": ["compare {log} --models ease,bpr,transcf --out {out}/comparison"],
     "tune": [
         "tune {log} --model bpr --trials 50 --workers 2 --out {out}/best.toml",

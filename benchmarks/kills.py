@@ -29,7 +29,7 @@ SHARE = (0.03, 0.15)
 
 
 def start(words: list[str], store: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "transcf", *words, "--json", "--store", str(store)]
+    command = [sys.executable, "-m", "transcf", "--store", str(store), *words, "--json"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

@@ -26,7 +26,6 @@ from transcf.data.ids import IdMap
 from transcf.io.model_dir import StoredModel
 from transcf.io.tensors import Arrays
 from transcf.models.fitted import TrainingData
-from transcf.models.registry import from_state
 from transcf.models.transcf import TransCF
 
 BAR = 2.0
@@ -53,7 +52,12 @@ def untrained(
         kind=kind.__name__,
         summary="",
         params=params,
-        report={},
+        report={
+            "users": len(known.users),
+            "items": len(known.items),
+            "interactions": len(known.seen.indices),
+            "seconds": 0.0,
+        },
         users=known.users,
         items=known.items,
         seen=known.seen,
@@ -63,7 +67,7 @@ def untrained(
         additions=0,
         arrays=arrays,
     )
-    return from_state(kind, stored, "memory")
+    return kind._from_stored(stored, "memory")
 
 
 def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> TrainingData:

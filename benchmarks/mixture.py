@@ -30,7 +30,7 @@ import polars as pl
 from _turns import in_turn, use_one_thread
 from transcf import TransCFMixture, leave_one_out, open_data, open_split, read_interactions
 from transcf.data.interactions import Interactions
-from transcf.evaluation import full_ranks
+from transcf.evaluation import held_out_ranks
 from transcf.kernels import Array
 from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
@@ -119,7 +119,7 @@ def rankings(data: str, dim: int) -> Sides:
 
     def ranked(scorer: Scorer) -> Callable[[], object]:
         asked = (split.test, known.by_user, "pessimistic")
-        return partial(full_ranks, scorer, *asked, list_length=20)
+        return partial(held_out_ranks, scorer, *asked, list_length=20)
 
     return {"mixture": ranked(model), "inner products": ranked(plain)}
 

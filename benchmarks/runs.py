@@ -35,7 +35,7 @@ def fill(store: Store, entries: int) -> None:
 def timed_list(store: Store) -> tuple[float, float]:
     """Run the command; return its wall clock and CPU seconds."""
     before, started = _cpu_seconds(), time.perf_counter()
-    command = [sys.executable, "-m", "transcf", "runs", "list", "--store", str(store.folder)]
+    command = [sys.executable, "-m", "transcf", "--store", str(store.folder), "runs", "list"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started, _cpu_seconds() - before
 

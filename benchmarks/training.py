@@ -25,7 +25,7 @@ from _peers import implicit_bpr
 from _sets import ciao, long_tail
 from transcf.models.transcf import TransCF
 from transcf.models.transcf.solver_exact import ExactSolver
-from transcf.models.transcf.solver_fast import FastSolver, first_parameters
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 
@@ -36,15 +36,14 @@ def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Cal
     """A function that trains one more epoch and returns its triples per second."""
     problem = Problem.from_csr(data.indptr, data.indices, data.shape[1])
     settings = TransCF.paper(dim=dim, learning_rate=0.02, margin=2.0).settings
-    engine, parameters, number = solver(problem, settings), None, 0
+    engine, number = solver(problem, settings), 0
 
     def run() -> float:
-        nonlocal parameters, number
-        parameters = parameters or first_parameters(problem, settings)
+        nonlocal number
         number += 1
         start = time.perf_counter()
         with use_threads(threads):
-            parameters, stats = engine.epoch(parameters, number)
+            stats = engine.run_epoch(number)
         return float(stats.samples / (time.perf_counter() - start))
 
     run()

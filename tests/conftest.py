@@ -71,9 +71,13 @@ def small_forests() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless browser, or skip the test when there is none; see `tests.browser.visit`."""
+    """A headless browser, or skip the test when there is none; see `tests.browser.visit`.
+
+    Playwright keeps an event loop running in this thread, so it ends with the module: tests of
+    other modules may call `asyncio.run`.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = executable()
     if found is None:

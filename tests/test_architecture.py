@@ -1,4 +1,4 @@
-"""The house stays as drawn: rooms import only from rooms before them."""
+"""Packages import only from packages before them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "transcf"
 
-#: From the ground up; a room may import from those before it.
-ROOMS = [
+#: A package may import from those before it.
+PACKAGES = [
     "errors",
     "interrupts",
     "user_cache",
@@ -32,8 +32,8 @@ ROOMS = [
 ]
 
 
-def imported_rooms(path: Path) -> set[str]:
-    rooms = set()
+def imported_packages(path: Path) -> set[str]:
+    packages = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module]
@@ -41,20 +41,20 @@ def imported_rooms(path: Path) -> set[str]:
             names = [alias.name for alias in node.names]
         else:
             continue
-        rooms |= {name.split(".")[1] for name in names if name.startswith("transcf.")}
-    return rooms
+        packages |= {name.split(".")[1] for name in names if name.startswith("transcf.")}
+    return packages
 
 
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_rooms_import_only_from_rooms_before_them(path: Path) -> None:
-    room = path.relative_to(SOURCE).parts[0]
-    before = set(ROOMS[: ROOMS.index(room) + 1])
-    assert imported_rooms(path) <= before
+def test_packages_import_only_from_packages_before_them(path: Path) -> None:
+    package = path.relative_to(SOURCE).parts[0]
+    before = set(PACKAGES[: PACKAGES.index(package) + 1])
+    assert imported_packages(path) <= before
 
 
-def test_every_room_has_its_place_and_every_place_its_room() -> None:
-    rooms = {path.stem for path in SOURCE.iterdir() if not path.name.startswith(("_", "."))}
-    assert rooms - {"py"} == set(ROOMS)
+def test_all_packages_are_listed() -> None:
+    packages = {path.stem for path in SOURCE.iterdir() if not path.name.startswith(("_", "."))}
+    assert packages - {"py"} == set(PACKAGES)

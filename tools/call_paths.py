@@ -29,7 +29,7 @@ TRUNK = 20
 
 #: Words of each traced command; {log}, {model} and {new} are paths.
 COMMANDS = {
-    "evaluate": "--threads 1 evaluate {log} --model transcf --set epochs=2 --store {new}",
+    "evaluate": "--threads 1 --store {new} evaluate {log} --model transcf --set epochs=2",
     "fit": "--threads 1 fit {log} --model transcf --set epochs=2 --out {new}",
     "recommend": "recommend {model} --user u01",
     "explain": "explain {model} --user u01 --item {item}",

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from transcf.models.torch.sasrec import SASRec as SASRec
     from transcf.models.training import FitOptions as FitOptions
     from transcf.models.transcf import TransCF as TransCF
-    from transcf.models.transcf.extensions import TransCFExtended as TransCFExtended
     from transcf.models.transitions import SequentialRules as SequentialRules
     from transcf.parallel import use_threads as use_threads
 

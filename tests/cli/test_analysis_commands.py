@@ -12,7 +12,7 @@ from transcf.data.synthetic import synthesize, write_csv
 from transcf.models.registry import create
 from transcf.paper import reproduction as qualitative
 from transcf.paper.analysis import WHAT
-from transcf.paper.reproduction import PLANS, Reproduction
+from transcf.paper.reproduction import PLANS
 
 
 @pytest.fixture(scope="module")
@@ -105,27 +105,30 @@ def test_a_report_of_another_kind_of_model(shop: Path, answer, tmp_path: Path) -
 
 
 def test_reproduce_prints_the_papers_figures_beside_ours(
-    shop: Path, answer, monkeypatch, tmp_path: Path
+    shop: Path, answer, monkeypatch, small_forests, tmp_path: Path
 ) -> None:
     log = synthesize(users=60, items=30, interactions=800, categories=3, seed=2)
     monkeypatch.setattr(
         qualitative, "_data", lambda dataset, seed: (log, _with_candidates(log, seed))
     )
     monkeypatch.setattr(qualitative, "_TRIPLES", 10_000)
-    monkeypatch.setitem(PLANS, "ciao", ("variety", "closer"))
+    monkeypatch.setitem(PLANS, "ciao", ("variety", "closer", "rating"))
     told = answer("reproduce", "analysis", "--datasets", "ciao", "--out", tmp_path)
     (found,) = told["datasets"]
-    assert [row["taste"] for row in told["toy"]["rows"]] == ["books", "films", "games"]
-    beside = {(row["analysis"], row["figure"]): row for row in found["beside_the_paper"]}
-    observed = beside["closer", "observed"]
-    assert observed["paper"] == 54.63
-    assert 0 <= observed["ours"] <= 100
-    assert beside["category", "TransCF: r"] == {
-        "analysis": "category", "figure": "TransCF: r", "paper": 80.97, "ours": None
-    }  # fmt: skip
-    stored = json.loads((tmp_path / "analysis-ciao.json").read_text(encoding="utf-8"))
+    rows = {(row["analysis"], row["figure"]): row for row in found["rows"]}
+    observed = rows["closer", "TransCF: observed"]
+    assert observed["printed"] == 54.63
+    assert 0 <= observed["as_published"] <= 100
+    assert 0 <= observed["corrected"] <= 100
+    assert rows["closer", "mixture: observed"]["printed"] is None
+    copied, once = (rows["rating", "CML: a-b"][name] for name in ("as_published", "corrected"))
+    assert copied > once + 10, "copies of a pair are recognised"
+    stored = json.loads((tmp_path / "reproduce-analysis-ciao.json").read_text(encoding="utf-8"))
     assert stored == found
     assert list(tmp_path.glob("ciao-closer*.svg"))
+    monkeypatch.setattr(qualitative, "FitOptions", None)
+    again = answer("reproduce", "analysis", "--datasets", "ciao", "--out", tmp_path)
+    assert again["datasets"] == [found], "fitted models are kept"
 
 
 def test_published_figures_name_rows_that_there_are() -> None:
@@ -133,9 +136,7 @@ def test_published_figures_name_rows_that_there_are() -> None:
     published = qualitative._published()
     assert set(published) <= set(PLANS)
     assert published["ciao"]["category"]["TransCF: r"] == 80.97
-    assert published["delicious"]["closer"] == {"observed": 64.63, "unobserved": 43.75}
-    empty = Reproduction("ciao", [], {}, {})
-    assert empty.beside()["ours"].null_count() == len(empty.beside()) == 17
+    assert published["delicious"]["closer"]["TransCF: observed"] == 64.63
 
 
 def _with_candidates(log, seed):

@@ -67,11 +67,6 @@ def test_prepare_saves_a_split(split: str, answer: Answer, log_file: Path, tmp_p
     assert answer("data", "info", folder)["interactions"] == 2500
 
 
-def test_prepare_without_candidates(answer: Answer, log_file: Path, tmp_path: Path) -> None:
-    answer("data", "prepare", log_file, "--out", tmp_path / "s", "--candidates", 0)
-    assert Split.load(tmp_path / "s").candidates is None
-
-
 def test_prepare_in_partitions(answer: Answer, refusal: Refusal, tmp_path: Path) -> None:
     log, out = synthesize(users=80, items=40, interactions=1200), ("--out", tmp_path / "parts")
     log.to_frame().write_parquet(tmp_path / "log.parquet")
@@ -83,11 +78,10 @@ def test_prepare_in_partitions(answer: Answer, refusal: Refusal, tmp_path: Path)
     fitted = ("--model", "popularity", "--out", tmp_path / "model")
     assert answer("fit", tmp_path / "parts", *fitted)["interactions"] == 1200
     assert "looks at all events at once" in refusal(*words, "--partitions", 3, "--split", "cut")
-    assert "cannot be used together" in refusal(*words, "--partitions", 3, "--candidates", 9)
-    assert "--read header does not go" in refusal(*words, "--partitions", 3, "--read", "header=no")
+    assert "header does not go" in refusal(*words, "--partitions", 3, "--read", "header=no")
     named = ("--model", "bpr", "--out", tmp_path / "other", "--workers", 2)
     assert "does not go with" in refusal("fit", tmp_path / "parts", *named, "--protocol", "paper")
-    assert "is split already" in refusal("fit", tmp_path / "parts", *named, "--column", "user=u")
+    assert "is split already" in refusal("fit", tmp_path / "parts", *named, "--read", "user=u")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -145,14 +139,12 @@ def test_columns_and_ratings_from_the_shell(
     frame = pl.read_csv(log_file)
     frame = frame.rename({"user_id": "who", "item_id": "what", "timestamp": "when"})
     frame.with_columns(rating=-pl.col("rating")).write_csv(file)
-    columns = ("--column", "user=who", "--column", "item=what", "--column", "timestamp=when")
-    assert "--column user=NAME" in refusal("data", "info", file)
+    columns = ("--read", "user=who", "--read", "item=what", "--read", "timestamp=when")
+    assert "--read user=NAME" in refusal("data", "info", file)
     assert "0 or below" in refusal("data", "info", file, *columns)
     assert answer("data", "info", file, *columns, "--min-rating", "-inf")["timestamps"]
-    assert "negative" in refusal("data", "info", file, *columns, "--read", "ratings=nonnegative")
-    assert "ratings='odd'" in refusal("data", "info", file, *columns, "--read", "ratings=odd")
     frame.write_csv(file)
-    assert "--column buyer=who" in refusal("data", "info", file, "--column", "buyer=who")
+    assert "--read buyer=who" in refusal("data", "info", file, "--read", "buyer=who")
     out = ("--out", tmp_path / "split")
     assert answer("data", "prepare", file, *columns, *out)["recipe"]["rule"].endswith("by time")
     assert "is no file" in refusal("data", "info", "synthetic", *columns)
@@ -172,11 +164,11 @@ def test_files_as_they_are_from_the_shell(answer: Answer, refusal: Refusal, tmp_
     file.write_bytes("1::é::0::5\n2::x::4::6\n1::x::5::7\n\n".encode("latin-1"))
     words = ("data", "info", file, "--read", "header=no", "--read", "encoding=latin-1")
     assert answer(*words)["interactions"] == 3
-    rated = answer(*words, "--column", "rating=3", "--read", "separator=::")
+    rated = answer(*words, "--read", "rating=3", "--read", "separator=::")
     assert rated["interactions"] == 2
     assert rated["report"][-1]["step"] == "leave out ratings of 0 or below"
-    assert answer(*words, "--column", "rating=3", "--min-rating", "5")["interactions"] == 1
-    assert "no column '9'; they are counted from 1 to 4" in refusal(*words, "--column", "user=9")
+    assert answer(*words, "--read", "rating=3", "--min-rating", "5")["interactions"] == 1
+    assert "no column '9'; they are counted from 1 to 4" in refusal(*words, "--read", "user=9")
     assert "line 1 is not utf-8 text" in refusal("data", "info", file, "--read", "header=no")
     tabs = tmp_path / "tabs.txt"
     tabs.write_text("user\titem\n1\t2,3\n")
@@ -236,15 +228,15 @@ def test_unused_columns_and_the_use_of_ratings_are_named(
     shown = command("data", "info", file).stdout
     noted = " ".join(answer("data", "info", file)["notes"])
     fitted = command("fit", file, "--model", "ease", "--out", tmp_path / "model").stderr
-    judged = command("evaluate", file, "--model", "ease", "--store", "none").stderr
+    judged = command("--store", "none", "evaluate", file, "--model", "ease").stderr
     compared = command(
-        "compare", file, "--models", "ease", "--out", "none", "--store", "none"
+        "--store", "none", "compare", file, "--models", "ease", "--out", "none"
     ).stderr
     for text in (shown, noted, fitted, judged, compared):
         assert text.count("not used: 'seen_on', 'title'") == 1
         assert text.count("ratings from 0.5 to 4.5") == 1
         assert "--min-rating" in text
-    named = command("data", "info", file, "--column", "timestamp=seen_on", "--min-rating", 3).stdout
+    named = command("data", "info", file, "--read", "timestamp=seen_on", "--min-rating", 3).stdout
     assert "not used: 'title'" in named
     assert "ratings from 3.5 to 4.5" in named
 

@@ -29,28 +29,23 @@ Command = Callable[..., Result]
 
 # An independent computation: HitRate@10, HitRate@20, NDCG@10, NDCG@20 on Delicious' test items.
 PUBLISHED = {
-    ("popularity", "pessimistic"): (0.0422, 0.0739, 0.0204, 0.0286),
-    ("inverse-popularity", "pessimistic"): (0.1755, 0.3773, 0.0568, 0.1070),
-    ("inverse-popularity", "realistic"): (0.2612, 0.4789, 0.1015, 0.1564),
-    ("ease", "pessimistic"): (0.2005, 0.3021, 0.1089, 0.1344),
+    "popularity": (0.0422, 0.0739, 0.0204, 0.0286),
+    "inverse-popularity": (0.1755, 0.3773, 0.0568, 0.1070),
+    "ease": (0.2005, 0.3021, 0.1089, 0.1344),
 }
 
 
-@pytest.mark.parametrize(("model", "ties"), PUBLISHED)
-def test_known_figures(
-    model: str, ties: str, answer: Answer, real_data: Callable[[str], Path]
-) -> None:
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_known_figures(model: str, answer: Answer, real_data: Callable[[str], Path]) -> None:
     settings = ("--set", "regularization=300") if model == "ease" else ()
     folder = real_data("delicious")
-    found = answer(
-        "evaluate", folder, "--model", model, *settings, "--protocol", "paper", "--ties", ties
-    )
+    found = answer("evaluate", folder, "--model", model, *settings, "--protocol", "paper")
     assert found["users"] == 758
     figures = [
         found["metrics"][name]["mean"]
         for name in ("HitRate@10", "HitRate@20", "NDCG@10", "NDCG@20")
     ]
-    assert [round(figure, 4) for figure in figures] == list(PUBLISHED[model, ties])
+    assert [round(figure, 4) for figure in figures] == list(PUBLISHED[model])
     assert sum(found["skipped"].values()) == 1050 - 758
 
 
@@ -76,7 +71,7 @@ def test_a_filter_comes_before_the_split(
     split = transcf.temporal_cut(log)
     expected = evaluate(transcf.ItemKNN().fit(split.train), split)
     words = log_file, "--model", "itemknn", "--protocol", "temporal-no-refit", "--filter", "12-core"
-    found = answer("evaluate", *words, "--store", "none")
+    found = answer("--store", "none", "evaluate", *words)
     assert found["users"] == expected.users
     assert found["metrics"]["NDCG@10"]["mean"] == pytest.approx(expected.metrics["NDCG@10"].mean)
     saved = answer("fit", *words[:3], "--filter", "12-core", "--out", tmp_path / "model")
@@ -116,7 +111,7 @@ def test_the_output_format_does_not_change_what_is_computed(
         return fit(model, *words, **more)
 
     monkeypatch.setattr(Recommender, "_fit", counting)
-    words = ("evaluate", log_file, "--model", "popularity", "--store", tmp_path / "runs")
+    words = ("--store", tmp_path / "runs", "evaluate", log_file, "--model", "popularity")
     for output in formats:
         assert command(*words, *filter(None, [output])).exit_code == 0
     assert fits == ["popularity"]
@@ -224,7 +219,6 @@ WRONG = {
         ("--model", "ease", "--protocol", "leave-last"),
         "mean 'leave-last-out'",
     ),
-    "bad ties": (("--model", "ease", "--ties", "odd"), "--ties odd"),
     "bad part": (("--model", "ease", "--subset", "odd"), "--subset odd"),
     "bad length": (("--model", "ease", "-k", "0"), "-k 0"),
 }
@@ -244,8 +238,8 @@ def test_a_misspelled_dataset_is_recognised(refusal: Refusal) -> None:
 
 
 def test_one_seed_has_no_spread(command: Command, log_file: Path) -> None:
-    one = command("evaluate", log_file, "--model", "random", "--store", "none").stdout
-    two = command("evaluate", log_file, "--model", "random", "--store", "none", "--seeds", 2).stdout
+    one = command("--store", "none", "evaluate", log_file, "--model", "random").stdout
+    two = command("--store", "none", "evaluate", log_file, "--model", "random", "--seeds", 2).stdout
     lines = [next(line for line in shown.splitlines() if "NDCG@10" in line) for shown in (one, two)]
     assert [cell.strip() for cell in lines[0].split("│")][4] == "-"
     assert float([cell.strip() for cell in lines[1].split("│")][4]) > 0
@@ -464,8 +458,8 @@ def test_tune_writes_settings_that_other_commands_take(
 ) -> None:
     pytest.importorskip("optuna", reason="optuna is not installed")
     best, record = tmp_path / "best.toml", tmp_path / "trials.sqlite"
-    words = ("tune", log_file, "--model", "ease", "--trials", 3, "--sampler", "grid")
-    words = (*words, "--storage", record, "--store", "none")
+    words = ("--store", "none", "tune", log_file, "--model", "ease", "--trials", 3)
+    words = (*words, "--sampler", "grid", "--storage", record)
     found = answer(*words, "--out", best)
     assert (found["trials"], found["complete"], len(found["table"])) == (3, 3, 3)
     fitted = answer("fit", log_file, "--config", best, "--out", tmp_path / "model")
@@ -500,6 +494,8 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
 
     monkeypatch.setattr(transcf.EASE, "fit", interrupt)
     words = (
+        "--store",
+        "none",
         "tune",
         log_file,
         "--model",
@@ -508,8 +504,6 @@ def test_an_interrupted_search_keeps_its_trials_and_goes_on(
         4,
         "--sampler",
         "grid",
-        "--store",
-        "none",
     )
     words = (*words, "--storage", tmp_path / "trials.sqlite")
     first = command(*words)
@@ -612,9 +606,9 @@ def test_a_study_leaves_a_report_and_results_behind(
     folder = draw_candidates(leave_one_out(log)).save(tmp_path / "split")
     file, report, results = (tmp_path / name for name in ("own.toml", "r.html", "r.json"))
     file.write_text(STUDY.format(folder=folder))
-    printed = answer("study", file, "--seeds", 1, "--out", report, "--out", results)
+    printed = answer("study", file, "--out", report, "--out", results)
     assert json.loads(results.read_text()) == printed
-    assert printed["command"] == f"transcf study {file} --seeds 1"
+    assert printed["command"] == f"transcf study {file}"
     assert "pure chance" in report.read_text()
     assert "use .html, .md or .json" in refusal("study", file, "--out", tmp_path / "r.pdf")
     (tmp_path / "folder.md").mkdir()
@@ -623,14 +617,12 @@ def test_a_study_leaves_a_report_and_results_behind(
     assert "is not a folder" in refusal("compare", folder, "--out", tmp_path / "file")
 
 
-def test_categories_come_from_a_file_beside_the_log(
-    answer: Answer, refusal: Refusal, tmp_path: Path
-) -> None:
+def test_categories_come_from_a_file_beside_the_log(answer: Answer, tmp_path: Path) -> None:
     log = synthesize(users=60, items=40, interactions=900)
     events, shelves = (tmp_path / f"{name}.csv" for name in ("events", "shelves"))
     write_csv(log, events)
     log.categories.write_csv(shelves)
-    few = ("--model", "transcf-categories", "--set", "dim=8", "--set", "epochs=1")
+    few = ("--model", "bpr", "--set", "dim=8", "--set", "epochs=1")
     answer(
         "fit",
         events,
@@ -642,10 +634,8 @@ def test_categories_come_from_a_file_beside_the_log(
         tmp_path / "model",
     )
     model = transcf.load(tmp_path / "model")
-    assert model.name == "TransCF-categories"
     assert model.report_["reading"] == {"categories": str(shelves)}
     assert answer("evaluate", tmp_path / "model")["metrics"]
-    assert "needs categories" in refusal("fit", events, *few, "--out", tmp_path / "no")
 
 
 def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: Path) -> None:

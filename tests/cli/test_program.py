@@ -87,21 +87,6 @@ def test_no_argument_says_what_to_do_first() -> None:
     assert done.stdout.count("\n") == 3
 
 
-def test_removed_options_name_their_successors() -> None:
-    for words, now in (
-        (("evaluate", "synthetic", "--no-store"), "--no-store was removed: use --store none."),
-        (("fit", "synthetic", "--preset", "paper"), "use --config NAME."),
-        (("tune", "synthetic", "--jobs=2"), "use --workers N."),
-        (("data", "info", "x.csv", "--encoding", "latin-1"), "use --read encoding=NAME."),
-        (("report", "model", "--seed", "1"), "use transcf.paper in Python."),
-        (("recommend", "model", "--threads", "1"), "use transcf --threads N COMMAND, or"),
-    ):
-        result = CliRunner().invoke(app, words)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert now in result.stderr
-        assert result.stderr.count("\n") == 1
-
-
 def test_wrong_input_ends_with_code_2_and_one_sentence() -> None:
     done = program("evaluate", "no-such-file.csv", "--model", "ease", "--json")
     assert (done.returncode, done.stdout) == (2, "")

@@ -45,7 +45,7 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     command: Command, small: Study, tmp_path: Path
 ) -> None:
     kept = ("--store", tmp_path / "runs")
-    words: tuple[Any, ...] = ("reproduce", "performance", "--budget", "quick", *kept)
+    words: tuple[Any, ...] = (*kept, "reproduce", "performance", "--budget", "quick")
     first, again = command(*words), command(*words)
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
     assert "From the store of runs" not in first.stdout
@@ -57,19 +57,19 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     some = json.loads(command(*words, "--models", "ease,bpr", "--json").stdout)["datasets"][0]
     assert some["models"] == content["datasets"][0]["models"][1:]
 
-    listed = json.loads(command("runs", "list", *kept, "--json").stdout)
+    listed = json.loads(command(*kept, "runs", "list", "--json").stdout)
     assert sorted(entry["model"] for entry in listed) == ["bpr"] * 2 + ["ease"] * 5 + ["popularity"]
-    bpr = json.loads(command("runs", "list", "--model", "BPR", *kept, "--json").stdout)
+    bpr = json.loads(command(*kept, "runs", "list", "--model", "BPR", "--json").stdout)
     assert [entry["curve"][-1]["epoch"] for entry in bpr] == [3, 3]
     assert {entry["cell"]["settings"]["random_state"] for entry in bpr} == {0, 1}
     key = bpr[0]["key"]
-    shown = command("runs", "show", key[:10], *kept).stdout
+    shown = command(*kept, "runs", "show", key[:10]).stdout
     assert key in shown
     assert "Validation curve" in shown
-    assert "8 stored runs" in command("runs", "list", *kept).stdout
+    assert "8 stored runs" in command(*kept, "runs", "list").stdout
 
-    assert command("runs", "rm", key[:10], *kept).exit_code == 1, "nobody said yes"
-    removed = command("runs", "rm", "--all-of", "bpr", "--yes", *kept)
+    assert command(*kept, "runs", "rm", key[:10]).exit_code == 1, "nobody said yes"
+    removed = command(*kept, "runs", "rm", "--all-of", "bpr", "--yes")
     assert removed.stdout == "Removed 2 stored runs.\n"
     assert "From the store of runs: 6 of 8 fits." in command(*words).stdout
 
@@ -82,18 +82,18 @@ def test_what_cannot_be_done_is_said(
     assert "no budget 'huge'" in refusal("reproduce", "performance", "--budget", "huge")
     assert "no dataset 'netflix'" in refusal("reproduce", "performance", "--datasets", "netflix")
     assert "protocol='lax'" in refusal("reproduce", "performance", "--protocols", "lax")
-    assert "No run begins with 'xyz'" in refusal("runs", "show", "xyz", *kept)
-    assert "Name the runs to remove" in refusal("runs", "rm", *kept)
-    assert "There is no model 'oracle'" in refusal("runs", "list", "--model", "oracle", *kept)
+    assert "No run begins with 'xyz'" in refusal(*kept, "runs", "show", "xyz")
+    assert "Name the runs to remove" in refusal(*kept, "runs", "rm")
+    assert "There is no model 'oracle'" in refusal(*kept, "runs", "list", "--model", "oracle")
     (tmp_path / "file").write_text("")
-    assert "stored runs need a folder" in refusal("runs", "list", "--store", tmp_path / "file")
-    assert "--store none" in refusal("runs", "list", "--store", "none")
-    assert "0 stored runs" in command("runs", "list", *kept).stdout
+    assert "stored runs need a folder" in refusal("--store", tmp_path / "file", "runs", "list")
+    assert "--store none" in refusal("--store", "none", "runs", "list")
+    assert "0 stored runs" in command(*kept, "runs", "list").stdout
 
 
 def test_evaluate_takes_what_was_run(command: Command, log_file: Path) -> None:
     words = ("evaluate", log_file, "--model", "ease")
     first, again = command(*words).stdout, command(*words).stdout
     assert "1 of 1 from the store of runs" in again
-    assert "from the store" not in command(*words, "--store", "none").stdout
+    assert "from the store" not in command("--store", "none", *words).stdout
     assert first.splitlines()[:12] == again.splitlines()[:12]

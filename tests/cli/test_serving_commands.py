@@ -205,15 +205,9 @@ def test_explain(command: Command, answer: Answer, refusal: Answer, folder: Path
     assert "popularity cannot explain" in refusal("explain", floor, "--user", 1, "--item", 9)
 
 
-def test_what_people_have_is_explained_on_request(
-    answer: Answer, refusal: Answer, folder: Path
-) -> None:
-    asked = ("explain", folder, "--history", "i05,i09", "--item", "i05")
-    sentence = refusal(*asked)
-    assert "has item 'i05' already" in sentence
-    assert "--with-seen explains it" in sentence
-    assert "include_seen" not in sentence
-    assert answer(*asked, "--with-seen")["item_id"] == "i05"
+def test_items_of_the_history_are_explained(answer: Answer, folder: Path) -> None:
+    found = answer("explain", folder, "--history", "i05,i09", "--item", "i05")
+    assert found["item_id"] == "i05"
 
 
 READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -233,7 +227,6 @@ def test_files_hold_what_their_ending_says(
     for words, expected in (
         (("recommend", folder, "--all", "-k", 3), model.recommend(k=3)),
         (("recommend", folder, "--history", "i05,i09"), model.recommend_for(["i05", "i09"])),
-        (("similar", folder, "--item", "i05"), model.similar_items("i05")),
     ):
         facts = answer(*words, "--out", out)
         assert facts == {"file": str(out), "rows": len(expected)}

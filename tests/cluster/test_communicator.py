@@ -145,13 +145,22 @@ def test_a_worker_may_have_nobody() -> None:
     check_same_bits("transcf-mixture", log, [4])
 
 
+def test_the_mixture_without_user_vectors_learns_the_same(
+    log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solver, params = SOLVERS["transcf-mixture"]
+    changed = params | {"user_vectors": "context"}
+    monkeypatch.setitem(SOLVERS, "transcf-mixture", (solver, changed))
+    check_same_bits("transcf-mixture", log, [1, 3])
+
+
 def test_shares_have_a_group_each_and_as_many_events_as_can_be() -> None:
     assert share_out([1] * 12, range(13), 3) == [0, 4, 8, 12]
     assert share_out([100, 1, 1, 1], range(5), 3) == [0, 1, 2, 4]
     assert share_out([1, 1, 1, 100], range(5), 4) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("name", ["ease", "transcf-friends", "itemknn"])
+@pytest.mark.parametrize("name", ["ease", "itemknn"])
 def test_what_cannot_be_spread_says_so(name: str, log: Interactions) -> None:
     from transcf.distributed import Cluster
 

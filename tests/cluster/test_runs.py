@@ -138,9 +138,9 @@ def test_what_a_cluster_has_no_room_for_is_tried_here(split: Split) -> None:
 def command(log_file: Path, tmp_path: Path) -> Callable[..., Result]:
     """Run a command on the log."""
 
-    def run(name: str, *words: object) -> Result:
-        more = ["--out", "none"] if name == "compare" else []
-        line = [name, log_file, *more, *words]
+    def run(*words: object, store: object = "none") -> Result:
+        more = ["--out", "none"] if words[0] == "compare" else []
+        line = ["--store", store, words[0], log_file, *more, *words[1:]]
         return CliRunner().invoke(app, [str(word) for word in line])
 
     return run
@@ -150,8 +150,8 @@ def command(log_file: Path, tmp_path: Path) -> Callable[..., Result]:
 def answer(command: Callable[..., Result]) -> Callable[..., Any]:
     """Run a command on the log, and return what it prints."""
 
-    def run(*words: object) -> Any:
-        done = command(*words, "--json")
+    def run(*words: object, store: object = "none") -> Any:
+        done = command(*words, "--json", store=store)
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)
 
@@ -165,18 +165,14 @@ BPR = ("--model", "bpr", "--set", "dim=4", "--set", "recency=0")
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        (
-            ("evaluate", *BPR, "--set", "epochs=3", "--seeds", 3),
-            ["metrics", "runs", "best_epochs", "catalogue"],
-        ),
         (("compare", "--models", "ease"), ["best", "tests", "indistinguishable"]),
     ],
 )
 def test_commands_print_the_same_with_workers(
     answer: Callable[..., Any], line: tuple[object, ...], names: list[str], tmp_path: Path
 ) -> None:
-    alone = answer(*line, "--store", "none")
-    found = answer(*line, "--workers", 2, "--store", tmp_path / "runs")
+    alone = answer(*line)
+    found = answer(*line, "--workers", 2, store=tmp_path / "runs")
     assert {name: found[name] for name in names} == {name: alone[name] for name in names}
 
 
@@ -185,7 +181,7 @@ def test_one_worker_tries_what_one_process_tries(
     answer: Callable[..., Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna", reason="optuna is not installed")
-    line = ("tune", *BPR, "--set", "epochs=8", "--trials", 10, "--store", "none", "--storage")
+    line = ("tune", *BPR, "--set", "epochs=8", "--trials", 10, "--storage")
     alone = answer(*line, tmp_path / "alone")
     assert alone["pruned"], "so that a worker is told to give up"
 
@@ -201,11 +197,7 @@ def test_one_worker_tries_what_one_process_tries(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            ("evaluate", "--model", "bpr", "--seeds", 2, "--store", "none"),
-            "leave --store none out.",
-        ),
-        (("compare", "--store", "none"), "leave --store none out."),
+        (("compare",), "leave out --store none."),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(
@@ -215,18 +207,6 @@ def test_what_cannot_be_shared_out_is_refused(
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert sentence in refused.stderr
     assert "--workers 0 is not understood" in command(*words, "--workers", 0).stderr
-
-
-def test_one_run_needs_no_worker(command: Callable[..., Result]) -> None:
-    done = command("evaluate", "--model", "ease", "--seeds", 3, "--workers", 2)
-    assert done.exit_code == 0
-    assert "there is one run" in done.stderr
-
-
-def test_a_fitted_model_has_no_runs_to_share_out(tmp_path: Path) -> None:
-    create("popularity").fit(LOG).save(tmp_path / "model")
-    words = ["evaluate", str(tmp_path / "model"), "--workers", "2@auto"]
-    assert "leave out --workers." in CliRunner().invoke(app, words).stderr
 
 
 def test_several_processes_need_a_store_and_ray(

@@ -49,11 +49,9 @@ def brute_force(
 #: Models whose score is no inner product.
 #: Models with products inside a score, whose last digits change with the people of a request.
 ROUNDED_BY_BLOCK = {"blend", "transcf-mixture"}
-NOT_LINEAR = (
-    FLOOR
-    | {"itemknn", "sequential-rules", "ease", "slim", "neumf", "blend", "transcf-mixture"}
-    | {name for name in available() if model_class(name).__name__ == "TransCFExtended"}
-)
+NOT_LINEAR = FLOOR | {
+    *("itemknn", "sequential-rules", "ease", "slim", "neumf", "blend", "transcf-mixture")
+}
 
 
 def in_float64(part: Any) -> Any:

@@ -51,11 +51,6 @@ QUICK: dict[str, dict[str, object]] = {
     "transcf-alt": {"dim": 32},
     "transcf-none": {"dim": 32},
     "transcf-emb": {"dim": 32},
-    "transcf-attention": {"dim": 16, "batch_size": 128, "max_neighbors": 10, "epochs": 4},
-    "transcf-map": {"dim": 16, "hidden": 4, "batch_size": 128, "epochs": 4},
-    "transcf-friends": {"dim": 16, "batch_size": 128, "epochs": 4},
-    "transcf-categories": {"dim": 16, "batch_size": 128, "epochs": 4},
-    "transcf-swapped": {"dim": 16, "batch_size": 128, "epochs": 4},
     "blend": {"parts": "itemknn + bpr(dim=16, learning_rate=0.2, epochs=5)"},
 }
 

@@ -93,7 +93,7 @@ def test_kernels_of_large_logs_order_them_as_numpy_does(monkeypatch, left_out):
     rating = pl.when(pl.col("rating") > 0).then(pl.col("rating").cast(pl.Float32))
     frame = frame.with_columns(rating).drop(left_out)
     one = read_interactions(frame)
-    monkeypatch.setattr("transcf.data.ordering.MANY_EVENTS", 1)
+    monkeypatch.setattr("transcf.data.csr.MANY_EVENTS", 1)
     monkeypatch.setattr("transcf.data.ids.MANY_EVENTS", 1)
     two = read_interactions(frame)
     assert one.to_frame().equals(two.to_frame())

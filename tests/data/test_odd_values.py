@@ -9,7 +9,7 @@ import pytest
 
 from transcf import RecentPopularity
 from transcf.data import as_interactions, open_data, prepare_parts, read_interactions
-from transcf.errors import DataError, ParameterError, TransCFError
+from transcf.errors import DataError, TransCFError
 from transcf.models.event_weights import by_age
 
 NOON = datetime(2020, 1, 1, 12)
@@ -80,8 +80,8 @@ def test_pipes_and_devices_are_not_called_empty(tmp_path):
 
 
 @pytest.mark.parametrize("spec", [None, 5, b"log.csv", [], object()])
-def test_open_data_takes_paths(spec):
-    with pytest.raises(ParameterError, match=r"is not a path"):
+def test_open_data_takes_paths_and_tables(spec):
+    with pytest.raises(DataError, match=r"is no event log|is empty"):
         open_data(spec)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from transcf import read_interactions
-from transcf.data.parquet_check import damage_of, damage_of_file
+from transcf.data.parquet_check import damage_of
 from transcf.errors import DataError
 
 FRAME = pl.DataFrame(
@@ -45,7 +45,7 @@ def test_files_of_pyarrow_are_fine(tmp_path: Path, version: str, dictionary: boo
         FRAME.to_arrow(), path, data_page_version=version, use_dictionary=dictionary,
         row_group_size=700, data_page_size=900,
     )  # fmt: skip
-    assert damage_of_file(path) is None
+    assert damage_of(path) is None
 
 
 CHANGED = """

@@ -9,12 +9,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transcf import Interactions, Split, k_core, leave_one_out, open_data, open_split, paper_filter
+from transcf import Interactions, Split, k_core, leave_one_out, open_data, open_split
 from transcf.data import PartitionedLog, open_parts, prepare_parts, read_interactions
 from transcf.data.splitters import Order
 from transcf.errors import DataError, ParameterError
 
-FEW = {"partitions": 5, "chunk_rows": 37}
+FEW = {"partitions": 5}
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transcf.data.partitioning.CHUNK_ROWS", 37)
 
 
 def events(seed: int, *, text: bool = False) -> pl.DataFrame:
@@ -62,7 +67,7 @@ def check_split(found: Split, expected: Split) -> None:
     assert (found.recipe, found.report) == (expected.recipe, expected.report)
 
 
-@pytest.mark.parametrize("by", ["time", "position", "paper", "random"])
+@pytest.mark.parametrize("by", ["time", "position", "random"])
 @pytest.mark.parametrize("text", [False, True])
 def test_rows_and_split_are_those_of_one_process(tmp_path: Path, by: Order, text: bool) -> None:
     folder = write(events(seed=1, text=text), tmp_path / "log")
@@ -80,7 +85,7 @@ def test_rows_and_split_are_those_of_one_process(tmp_path: Path, by: Order, text
 @pytest.mark.parametrize(
     ("options", "reading"),
     [
-        ({"paper_filter": True}, {"min_rating": 3}),
+        ({"k_core": 3}, {"min_rating": 3}),
         ({}, {"min_rating": -np.inf, "rating": "rating"}),
         ({}, {"timestamp": "rating", "rating": "timestamp"}),
     ],
@@ -92,7 +97,7 @@ def test_filters_and_readings(
     folder = write(frame, tmp_path / "log")
     log = prepare_parts(folder, tmp_path / "parts", **options, **reading, **FEW)
     expected = read_interactions(folder, **reading)
-    expected = paper_filter(expected) if options else expected
+    expected = k_core(expected, 3, 3) if options else expected
     check_split(log.split(), leave_one_out(expected))
 
 
@@ -155,13 +160,13 @@ def test_wrong_input_gets_a_sentence(tmp_path: Path) -> None:
     folder = write(frame, tmp_path / "log")
 
     def fail(match: str, **options: Any) -> None:
-        error = ParameterError if "not allowed" in match or "two filters" in match else DataError
+        error = ParameterError if "not allowed" in match or "at once" in match else DataError
         with pytest.raises(error, match=match):
             prepare_parts(folder, tmp_path / "parts", **options)
 
     fail("give a number from 1 on|not allowed", partitions=0)
     fail("not allowed", k_core=-1)
-    fail("two filters", k_core=2, paper_filter=True)
+    fail("all events at once", by="paper")
     fail("has no column 'shop'", item="shop")
     frame[:3].with_columns(item_id=pl.Series(["a", "b", "c"])).write_parquet(folder / "9.parquet")
     fail("holds Int64 in .*0.parquet and String in .*9.parquet")

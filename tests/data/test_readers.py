@@ -346,5 +346,5 @@ def test_a_name_over_two_columns_is_refused(tmp_path):
 
 def test_messages_say_how_to_name_a_column(tmp_path):
     frame = pl.DataFrame({"who": [1], "item": [1]})
-    with pytest.raises(DataError, match=r"read_interactions\(.* user=.* \(in a shell: --column"):
+    with pytest.raises(DataError, match=r"read_interactions\(.* user=.* \(in a shell: --read"):
         read_interactions(frame)

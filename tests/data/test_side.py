@@ -79,7 +79,7 @@ def test_a_table_takes_the_place_of_a_column_but_not_of_one_that_was_named():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"links": [("x", "y")]}, "speaks of no user of the log, whose user ids are text"),
+        ({"links": [("x", "y")]}, "has no user of the log, whose user ids are text"),
         ({"links": pl.DataFrame({"user": ["ann"]})}, "no friend column"),
         ({"links": pl.DataFrame({"a": [], "b": []})}, "is empty"),
         ({"links": pl.DataFrame({"a": ["ann"], "b": [None]})}, "has no id"),
@@ -90,7 +90,7 @@ def test_a_table_takes_the_place_of_a_column_but_not_of_one_that_was_named():
             "several columns that could be the user: give a table with columns user_id and friend",
         ),
         ({"links": [("ann", " bob")]}, "with blanks around it"),
-        ({"categories": [(9, "c")]}, "speaks of no item of the log, whose item ids are integers"),
+        ({"categories": [(9, "c")]}, "has no item of the log, whose item ids are integers"),
         ({"categories": pl.DataFrame({"item": [1]})}, "no category column"),
         ({"categories": pl.DataFrame({"user": ["ann"], "item": [1]})}, "no category column"),
         ({"categories": pl.DataFrame({"user": [1], "friend": [2]})}, "no item column"),

@@ -103,7 +103,7 @@ def test_sequences_go_on_in_the_same_category():
     [
         ({"drift": -1.0}, "drift=-1"),
         ({"drift": float("inf")}, "drift=inf"),
-        ({"sequences": 1.5}, "it must be a number >= 0 and <= 1"),
+        ({"sequences": 1.5}, "it must be a number from 0 to 1"),
         ({"sequences": "some"}, "sequences='some'"),
         ({"users": 0}, "users=0"),
         ({"items": 5, "categories": 6}, "categories=6 is more than items=5"),

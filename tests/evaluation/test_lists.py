@@ -14,7 +14,7 @@ from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import EpochRecorder, evaluate
 from transcf.evaluation import metrics as lists_module
 from transcf.evaluation.metrics import diversity, gini
-from transcf.evaluation.tasks import NO_CANDIDATES
+from transcf.evaluation.ranks import NO_CANDIDATES
 
 
 def scorer_for(split: Split, seed: int = 0, levels: int = 1000) -> TableScorer:

@@ -20,7 +20,7 @@ from transcf.evaluation import (
     evaluate,
     summarize_seeds,
 )
-from transcf.evaluation.tasks import COLD_TARGET, KNOWN_TARGET, NO_CANDIDATES, NO_HISTORY
+from transcf.evaluation.ranks import COLD_TARGET, KNOWN_TARGET, NO_CANDIDATES, NO_HISTORY
 from transcf.models.ease import EASE
 
 

@@ -10,13 +10,21 @@ from tests.evaluation.scorers import ProductScorer, TableScorer, random_split
 
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation import candidate_ranks, evaluate, full_ranks
+from transcf.evaluation import evaluate, held_out_ranks
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles
 from transcf.retrieval.scorer import StoredForm
 
 TIES = ["pessimistic", "realistic", "optimistic"]
 WEIGHTS = {"pessimistic": 1.0, "realistic": 0.5, "optimistic": 0.0}
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 10**9], ids=["kernels", "numpy"])
+def small(request):
+    """Rank by kernels and by numpy."""
+    tiles.SMALL, before = request.param, tiles.SMALL
+    yield
+    tiles.SMALL = before
 
 
 def brute_force(table, rankable, split, ties, pools=None):
@@ -57,7 +65,7 @@ def test_full_ranks_equal_brute_force_with_many_ties(seed, ties, levels) -> None
     table = rng.integers(levels, size=(12, 30)).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     scorer = TableScorer(table, rankable)
-    found = full_ranks(
+    found = held_out_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
     ).ranks
     assert as_dict(found) == brute_force(table, rankable, split, ties)
@@ -73,7 +81,7 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     constants = rng.integers(-3, 4, size=12).astype(np.float32)
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     scorer = ProductScorer(StoredForm(x, y, constants), rankable)
-    found = full_ranks(
+    found = held_out_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
     ).ranks
     assert as_dict(found) == brute_force(x @ y.T, rankable, split, ties)
@@ -95,7 +103,7 @@ def test_linear_forms_rank_as_in_float64(ties, threads) -> None:
     trained = split.train.by_user.counts > 0
     known = split.known_items("test")
     with use_threads(threads):
-        found = full_ranks(scorer, split.test, known, ties, trained=trained).ranks
+        found = held_out_ranks(scorer, split.test, known, ties, trained=trained).ranks
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
@@ -113,9 +121,9 @@ def test_candidate_ranks_equal_brute_force(seed, ties) -> None:
     scorer, trained = TableScorer(table, rankable), split.train.by_user.counts > 0
     if not expected:
         with pytest.raises(EvaluationError, match="no user left"):
-            candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
+            held_out_ranks(scorer, split.test, known, ties, candidates=candidates, trained=trained)
         return
-    found = candidate_ranks(scorer, split.test, candidates, known, ties, trained=trained)
+    found = held_out_ranks(scorer, split.test, known, ties, candidates=candidates, trained=trained)
     assert as_dict(found.ranks) == expected
 
 
@@ -124,7 +132,7 @@ def test_lists_are_what_the_model_would_recommend() -> None:
     table = np.random.default_rng(0).random((12, 30))
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
     known = split.known_items("test")
-    ranking = full_ranks(
+    ranking = held_out_ranks(
         TableScorer(table, rankable), split.test, known, "pessimistic", list_length=5
     )
     for user, shown in zip(ranking.ranks.users, ranking.lists, strict=True):
@@ -137,7 +145,7 @@ def test_validation_items_are_seen_at_test_time() -> None:
     table = np.zeros((12, 30))
     table[split.validation.user_rows, split.validation.item_rows] = 9.0
     rankable = np.bincount(split.train.item_rows, minlength=30) > 0
-    ranking = full_ranks(
+    ranking = held_out_ranks(
         TableScorer(table, rankable), split.test, split.known_items("test"), "optimistic"
     )
     assert ranking.ranks.ranks[ranking.ranks.indptr[:-1]].max() == 1
@@ -177,7 +185,7 @@ def test_memory_is_bounded_by_blocks_of_scores(monkeypatch) -> None:
     monkeypatch.setattr(tiles, "block_length", lambda n_items: length(n_items, 60 * 4 * 50))
     split = random_split(2, n_users=400, n_items=60)
     wide = TableScorer(np.random.default_rng(0).random((400, 60)), np.ones(60, bool))
-    found = full_ranks(wide, split.test, split.known_items("test"), "pessimistic")
+    found = held_out_ranks(wide, split.test, split.known_items("test"), "pessimistic")
     assert sum(wide.block_sizes) == len(found.ranks.users)
     assert len(wide.block_sizes) >= 8
     assert max(wide.block_sizes) <= 50

@@ -75,9 +75,9 @@ def test_figures_are_those_of_a_brute_force_computation(log, split, made) -> Non
 
 
 def test_the_mixture_follows_the_formula_with_trained_vectors(log, split) -> None:
-    model = TransCFMixture(dim=8, epochs=3, event_weights=UNTRENDED, history_decay=0.7).fit(
-        split.train
-    )
+    model = TransCFMixture(
+        dim=8, epochs=3, event_weights=UNTRENDED, history_decay=0.7, user_vectors="learned"
+    ).fit(split.train)
     found = evaluate(model, split, "sequential").metrics
     names = model.items_.series.to_list()
     rows = {name: row for row, name in enumerate(names)}
@@ -116,7 +116,7 @@ def test_the_test_event_has_no_influence(split) -> None:
     model = ItemKNN().fit(split.train)
     histories = split.before_test.histories
     users = np.arange(split.train.n_users, dtype=np.int32)
-    expected = model.with_histories(histories.among(model.rankable)).scores(users)
+    expected = model.learned_.with_histories(histories.among(model.rankable)).scores(users)
     test = split.test.to_frame()
     items = split.train.items.series
     shuffled = test.with_columns(item_id=items.sample(len(test), with_replacement=True, seed=1))
@@ -125,7 +125,7 @@ def test_the_test_event_has_no_influence(split) -> None:
     kept = other.before_test.histories
     same = [row for row in users.tolist() if np.array_equal(kept[row], histories[row])]
     assert len(same) > 60
-    found = model.with_histories(kept.among(model.rankable)).scores(users)
+    found = model.learned_.with_histories(kept.among(model.rankable)).scores(users)
     np.testing.assert_array_equal(found[same], expected[same])
 
 
@@ -155,7 +155,7 @@ def test_training_histories_change_nothing(split, name) -> None:
     quick = {"epochs": 1, "dim": 4} if "dim" in type(create(name))._rules() else {}
     model = create(name, **quick).fit(split.train)
     users = np.arange(5, dtype=np.int32)
-    found = model.with_histories(split.train.histories).scores(users)
+    found = model.learned_.with_histories(split.train.histories).scores(users)
     own, folded = model.scores(users), model.learned_.fold_in(split.train.histories).scores(users)
     assert np.allclose(found, own, atol=1e-5) or np.allclose(found, folded, atol=1e-5)
 
@@ -165,9 +165,9 @@ def test_a_blend_and_a_trend_pass_histories_on(split) -> None:
     assert evaluate(blend, split, "sequential").users
     trend = EASE(event_weights=EventWeights(trend=1.0)).fit(split.train)
     users, histories = np.arange(5, dtype=np.int32), split.before_test.histories
-    shift = trend.with_histories(histories).scores(users) - EASE(event_weights=UNTRENDED).fit(
-        split.train
-    ).with_histories(histories).scores(users)
+    plain = EASE(event_weights=UNTRENDED).fit(split.train)
+    with_trend = trend.learned_.with_histories(histories).scores(users)
+    shift = with_trend - plain.learned_.with_histories(histories).scores(users)
     np.testing.assert_allclose(shift, np.tile(trend.item_offsets_, (5, 1)), atol=1e-5)
 
 

@@ -121,6 +121,15 @@ def test_any_log_gets_a_model(log: pl.DataFrame) -> None:
     assert result.model.report_["interactions"] == len(log)
 
 
+def test_users_who_have_all_items_leave_nothing_to_test() -> None:
+    rows = [(f"u{n % 9}", f"i{n % 7}", n) for n in range(200)]
+    log = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
+    result = found(log, models=["itemknn"])
+    assert result.report["test"] is None
+    assert "not tested: There is no user left" in str(result)
+    assert result.model.report_["interactions"] == 63
+
+
 def test_dense_models_are_left_out_with_many_items() -> None:
     rng = np.random.default_rng(0)
     log = pl.DataFrame(
@@ -248,7 +257,7 @@ def test_the_report_is_stored_with_the_model(tmp_path: Path) -> None:
 def test_the_command_prints_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     grouped().write_csv("events.csv")
-    words = ["auto", "events.csv", "--out", "shop", "--models", "itemknn", "--store", "none"]
+    words = ["--store", "none", "auto", "events.csv", "--out", "shop", "--models", "itemknn"]
     printed = CliRunner().invoke(app, [*words, "--json"])
     assert printed.exit_code == 0, printed.output
     assert json.loads(printed.stdout) == json.loads(Path("shop.report.json").read_text())

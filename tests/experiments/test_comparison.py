@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.report import results_of, table_of, write_results
 from transcf.experiments.results import CandidateResult, Comparison
 from transcf.experiments.run import EvalConfig
+from transcf.experiments.store import Store
 from transcf.models.baselines import Popularity, Random
 from transcf.models.bpr import BPR
 from transcf.models.ease import EASE
@@ -224,7 +224,7 @@ def test_compare_splits_logs_and_tables_as_the_command_line_does(tmp_path: Path)
     assert sampled.runs[0].full_ranking
     every = [c.model for c in candidates_of("all")]
     left_out = {name for name in available() if name in model_class(name)._not_in_all}
-    assert {"transcf-emb", "transcf-attention", "transcf-friends"} <= left_out
+    assert "transcf-emb" in left_out
     assert every == [name for name in available() if name not in left_out]
 
 
@@ -268,21 +268,6 @@ def test_one_failure_does_not_stop_the_others(split: Split) -> None:
     assert any("bad is missing" in note for note in table_of(found).notes)
     with pytest.raises(ParameterError, match=r"regularization=-1\.0"):
         compare_models("data", [bad], Experiment(split, EvalConfig("leave-last-out")), "NDCG@10")
-
-
-def test_a_table_says_who_uses_times_where_only_some_do() -> None:
-    log = synthesize(users=80, items=40, interactions=1200, seed=1)
-    quick: dict[str, Any] = {"dim": 4, "epochs": 1}
-    note = "Times of events are used by transcf-mixture and not by ease and bpr"
-    some: list[Any] = [("ease", {"trend": 0}), ("bpr", {**quick, "trend": 0})]
-    some += [("transcf-mixture", quick)]
-    assert note in str(compare(some, log))
-    untimed = {**quick, "history_decay": 0, "trend": 0, "transitions": 0}
-    assert "Times of events" not in str(compare([some[0], ("transcf-mixture", untimed)], log))
-    assert "Times of events" not in str(compare([("ease", {"trend": 1.0}), some[2]], log))
-    assert "Times of events" not in str(compare(["ease", some[2]], log))
-    assert "Times of events" not in str(compare([some[0], some[2]], log, budget="small"))
-    assert "Times of events" not in str(compare(some, replace(log, timestamps=None)))
 
 
 def test_epochs_and_settings_are_chosen_at_the_length_that_is_judged(split: Split) -> None:
@@ -407,3 +392,35 @@ def test_the_old_way_is_there_under_its_name(split: Split) -> None:
     direct = evaluate(EASE().fit(split.train), split)
     assert done.evaluations[0].protocol == direct.protocol == "leave-last-out-no-refit"
     assert done.evaluations[0].metrics == direct.metrics
+
+
+def test_finalists_are_run_again_with_other_seeds(split: Split) -> None:
+    space = {"learning_rate": {"low": 0.001, "high": 0.2, "log": True, "points": [0.01, 0.1]}}
+    budget = {"trials": 4, "sampler": "tpe", "space": space, "finalists": 2}
+    candidate = Candidate("bpr", "bpr", {"dim": 4, "epochs": 2}).within(budget)
+    done = run(candidate, split, EvalConfig("leave-last-out"), [0, 1])
+    assert done.tried == 4
+    assert done.runs == 2
+    seeds = [trial.parameters["random_state"] for trial in done.trials]
+    assert seeds == [0] * 4 + [1001, 1002] * 2
+    rates = [trial.parameters["learning_rate"] for trial in done.trials]
+    best = sorted(range(4), key=lambda n: -done.trials[n].validation)[:2]
+    assert [rates[4], rates[6]] == [rates[n] for n in best], "the best two of the first seed"
+    means = {
+        rate: np.mean([t.validation for t in done.trials if t.parameters["learning_rate"] == rate])
+        for rate in (rates[4], rates[6])
+    }
+    chosen = done.chosen.get("learning_rate", rates[0])
+    assert means[chosen] == max(means.values())
+    assert all(0.001 <= rate <= 0.2 for rate in rates)
+
+
+def test_a_limit_of_time_ends_every_fit_and_is_part_of_the_key(
+    split: Split, tmp_path: Path
+) -> None:
+    candidate, store = Candidate("bpr", "bpr", {"dim": 4, "epochs": 20}), Store(tmp_path)
+    for limit, epochs in ((1e-9, 1), (None, 20)):
+        config = EvalConfig("leave-last-out", max_seconds=limit)
+        found = Experiment(split, config, [0], store=store).run(candidate)
+        assert found.curve[-1]["epoch"] == epochs
+    assert len(store.all_keys()) == 2

@@ -13,7 +13,7 @@ from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.experiments import study as studies
-from transcf.experiments.search_space import settings_to_try
+from transcf.experiments.search import settings_to_try
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, available_studies, load_study, run_study
 from transcf.experiments.tune_result import Config
@@ -252,8 +252,10 @@ def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(
     assert [done.name for done in found.runs] == ["bpr", "bpr + time", "transcf-mixture", "itemknn"]
     assert [done.tried for done in found.runs] == [3, 3, 1, 2]
     plain, timed, still, _ = found.runs
-    assert dict(plain.chosen) in settings_to_try("bpr", "small", ["dim", "epochs", "recency"])
-    assert dict(timed.chosen) in settings_to_try("bpr", "small", ["dim", "epochs"], timed=True)
+    fixed = {"dim": 4, "epochs": 2}
+    untimed = {**fixed, "recency": 0.0, "trend": 0.0}
+    assert dict(plain.chosen) in settings_to_try("bpr", "small", fixed=untimed)
+    assert dict(timed.chosen) in settings_to_try("bpr", "small", fixed=fixed, timed=True)
     assert still.first.parameters["recency"] == plain.first.parameters["recency"] == 0.0
 
 

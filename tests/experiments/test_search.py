@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from transcf.errors import MissingExtraError
-from transcf.experiments.search import Search, Trial
-from transcf.experiments.search_space import grid_of
+from transcf.experiments.search import Search, Trial, grid_of
 from transcf.models.registry import create
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from transcf.errors import ParameterError
-from transcf.experiments.search_space import (
+from transcf.experiments.search import (
     BUDGETS,
     Budget,
     Range,
@@ -104,6 +104,6 @@ def test_a_range_has_its_ends_in_order() -> None:
 
 
 def test_fixed_parameters_are_left_alone() -> None:
-    settings = settings_to_try("itemknn", "large", fixed=["shrinkage"])
+    settings = settings_to_try("itemknn", "large", fixed={"shrinkage": 0.0})
     assert all("shrinkage" not in setting for setting in settings)
     assert len(settings) == 1 + len(space_of("itemknn")["n_neighbors"].points) - 1

@@ -43,9 +43,10 @@ def store(kept: tuple[Path, str], tmp_path: Path) -> Path:
     return Path(shutil.copytree(kept[0], tmp_path / "runs"))
 
 
-def command(*words: object) -> Result:
+def command(store: Path, *words: object) -> Result:
     """Run `transcf runs`; anything but an answer or one sentence fails."""
-    done = outcome_of("runs", lambda: CliRunner().invoke(app, ["runs", *map(str, words)])).value
+    line = ["--store", str(store), "runs", *map(str, words)]
+    done = outcome_of("runs", lambda: CliRunner().invoke(app, line)).value
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     assert done.exit_code in (0, 2), done.output
     if done.stderr:
@@ -56,20 +57,20 @@ def command(*words: object) -> Result:
 def check(store: Path, key: str) -> None:
     """Read a run; if that works, list and show it, too."""
     if isinstance(outcome_of("runs", lambda: Store(store).read(key)), Answered):
-        assert command("list", "--store", store).exit_code == 0
-        assert command("show", key, "--store", store).exit_code == 0
+        assert command(store, "list").exit_code == 0
+        assert command(store, "show", key).exit_code == 0
 
 
 def check_commands(store: Path, key: str) -> None:
     """List and show: the run that was not touched is there, and at most one line on the other."""
-    listed = command("list", "--store", store, "--json")
+    listed = command(store, "list", "--json")
     assert listed.exit_code == 0
     models = [entry["model"] for entry in json.loads(listed.stdout)]
     assert "popularity" in models or "bpr" in models
     assert len(models) == 2 or "1 stored run is damaged" in listed.stderr
-    assert command("list", "--store", store).exit_code == 0
+    assert command(store, "list").exit_code == 0
     for words in ((), ("--json",)):
-        shown = command("show", key, "--store", store, *words)
+        shown = command(store, "show", key, *words)
         assert shown.exit_code == (0 if len(models) == 2 else 2)
 
 
@@ -138,15 +139,15 @@ def test_other_things_in_the_place_of_files(
     _replaced(store / key[:2] / key / name, ODD[odd])
     if not (odd == "nothing" and not name):
         check_commands(store, key)
-        assert command("rm", key, "--yes", "--store", store).exit_code == 0
+        assert command(store, "rm", key, "--yes").exit_code == 0
     assert [entry["model"] for entry in json.loads(
-        command("list", "--store", store, "--json").stdout)] == ["popularity"]  # fmt: skip
+        command(store, "list", "--json").stdout)] == ["popularity"]  # fmt: skip
 
 
 def test_many_damaged_runs_are_one_line(kept: tuple[Path, str], store: Path) -> None:
     for head in store.glob("*/*/run.json"):
         head.write_bytes(b"[" * 10_000 + b"]" * 10_000)
-    listed = command("list", "--store", store)
+    listed = command(store, "list")
     assert listed.exit_code == 0
     assert "2 stored runs are damaged" in listed.stderr
     assert GONE not in listed.stdout

@@ -41,14 +41,14 @@ import scipy.sparse as sp
 {imports}
 from transcf.models.triples import Problem
 from transcf.models.transcf.solver_fast import FastSolver
-from transcf.models.transcf.solver_fast import first_parameters
 from transcf.models.transcf.solver_fast import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
 problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)
 settings = TransCFSettings(variant="{form}", dim=4)
-found, _ = FastSolver(problem, settings).epoch(first_parameters(problem, settings), 1)
-print(found.items.sum())
+solver = FastSolver(problem, settings)
+solver.run_epoch(1)
+print(solver.tensors()["item_vectors"].sum())
 """
 #: Prints whether a kernel was loaded from disk or compiled.
 LOAD = """

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import stats
 
 from transcf.kernels.decorators import compiled
-from transcf.kernels.rng import advance, below, below_low, mix, permutation, stream, uniform
+from transcf.kernels.rng import advance, below, below_low, mix, stream, uniform
+from transcf.kernels.sampling import deal_items
 
 
 @compiled
@@ -61,7 +62,7 @@ def test_draws_are_even() -> None:
 
 
 def test_every_order_is_as_likely() -> None:
-    orders = [tuple(permutation(4, np.uint64(stream(0, epoch, 1, 0)))) for epoch in range(6000)]
+    orders = [tuple(deal_items(np.arange(4, dtype=np.int32), 0, epoch)) for epoch in range(6000)]
     _, counts = np.unique(orders, axis=0, return_counts=True)
     assert len(counts) == 24
     assert stats.chisquare(counts).pvalue > 1e-4

@@ -26,11 +26,14 @@ class Oracle:
     log_counts: float = 1.0
     weights: Array | None = None
     tied: bool = False
+    context: int | None = None  # places around a target whose mean is its home
 
-    def score(self, user: int, history: list[int], weights: Array, item: int) -> float:
+    def score(
+        self, user: int, history: list[int], weights: Array, item: int, home: Array | None = None
+    ) -> float:
         """c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)."""
         p = (self.items if self.tied else self.history)[history]
-        b, a = self.items[item], self.users[user]
+        b, a = self.items[item], self.users[user] if home is None else home
         near = -self.tau * ((p - b) ** 2).sum(axis=1) - self.beta * ((a - b) ** 2).sum()
         return float(self.bias[item] + np.log((weights * np.exp(near)).sum()))
 
@@ -44,12 +47,17 @@ class Oracle:
                 if len(history) == 1:
                     continue
                 places = np.delete(np.arange(len(history)), place)
+                if self.context is not None:
+                    places = places[np.abs(places - place) <= self.context]
                 distance = np.abs(places - place).astype(float)
-                by_place = distance**-self.rho * np.where(places > place, self.future, 1.0)
+                side, home = np.where(places > place, self.future, 1.0), None
+                by_place = distance**-self.rho * side
                 others = [history[k] for k in places]
-                own = self.score(user, others, by_place, item)
+                if self.context is not None:
+                    home = np.average(self.items[others], axis=0, weights=side / distance)
+                own = self.score(user, others, by_place, item, home)
                 rest = sum(
-                    np.exp(self.score(user, others, by_place, j))
+                    np.exp(self.score(user, others, by_place, j, home))
                     for j in self.negatives
                     if j not in history
                 )

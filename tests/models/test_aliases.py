@@ -81,6 +81,11 @@ def test_combinations_that_do_not_exist_any_more_are_named() -> None:
         from_format_2("TransCF", old)
 
 
+def test_removed_models_are_named() -> None:
+    with pytest.raises(ParameterError, match=r"'transcf-map' any more.*none was better"):
+        create("transcf-map")
+
+
 def test_values_of_any_type_are_refused_with_a_sentence() -> None:
     with pytest.warns(FutureWarning), pytest.raises(ParameterError, match="variant"):
         create("transcf", form=["dot"])._check_params()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
@@ -14,7 +13,7 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES
-from transcf.kernels.ranked_draws import RankedRates, Rankings, draw_ranked, rank_by_factors
+from transcf.kernels.pairwise import RankedRates, Rankings, draw_ranked, rank_by_factors
 from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
 from transcf.models.bpr import AdaptiveSolver, AoBPRSettings
@@ -142,9 +141,9 @@ def stretched(solver: AdaptiveSolver) -> Arrays:
     return tensors | {"item_vectors": tensors["item_vectors"] * by}
 
 
-def assert_ranked(solver: AdaptiveSolver, items: Array) -> None:
+def assert_ranked(solver: AdaptiveSolver, rankings: Array, items: Array) -> None:
     """Within every block the rankings sort its items (n_dealt, dim) by each factor."""
-    starts, rankings = solver._builder.strata.starts, solver._rankings
+    starts = solver._builder.strata.starts
     for begin, end in pairwise(starts):
         expected = np.argsort(items[begin:end], axis=0, kind="stable")
         np.testing.assert_array_equal(rankings[:, begin:end], expected.T)
@@ -157,12 +156,12 @@ def test_preparing_ranks_the_blocks_and_weighs_factors_by_their_standard_deviati
     solver.load_tensors(tensors)
     order = solver._builder.deal(seed=0, epoch=1)
     solver._pack(order)
-    weights = solver._prepare(np.float32).importance
+    rankings, weights = solver._prepare()
     trained = np.array([*range(1, 52), 53])
     assert sorted(order) == trained.tolist()
     vectors = tensors["item_vectors"]
     np.testing.assert_allclose(weights, np.std(vectors[trained], axis=0), rtol=1e-6)
-    assert_ranked(solver, vectors[order])
+    assert_ranked(solver, rankings, vectors[order])
 
 
 @pytest.mark.parametrize(
@@ -179,11 +178,11 @@ def test_every_renewal_ranks_the_items_as_they_are_by_then() -> None:
     renewed: list[Array] = []
 
     class Watched(AdaptiveSolver):
-        def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
-            rankings = super()._prepare(dtype)
+        def _prepare(self) -> Rankings:
+            rankings = super()._prepare()
             items = self._rows.items.reshape(-1, LANES)[:, :3].copy()
             np.testing.assert_allclose(rankings.importance, np.std(items, axis=0), rtol=1e-6)
-            assert_ranked(self, items)
+            assert_ranked(self, rankings.slots, items)
             renewed.append(rankings.slots.copy())
             return rankings
 

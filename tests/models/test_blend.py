@@ -30,7 +30,7 @@ from transcf.errors import (
     ParameterError,
     UnsupportedError,
 )
-from transcf.experiments.deploy import fit_for_use
+from transcf.experiments.run import fit_for_use
 from transcf.models.base import Recommender
 from transcf.models.blend import Part, read_parts
 from transcf.models.blended import Blended, CachedScorer, search

@@ -11,7 +11,7 @@ from transcf.data.readers import read_interactions
 from transcf.errors import NotFittedError, OutOfMemoryError, ParameterError
 from transcf.models import ease
 from transcf.models.ease import EASE
-from transcf.models.families import check_free_memory
+from transcf.models.families import check_memory
 
 
 def naive_weights(log: Interactions, regularization: float) -> np.ndarray:
@@ -68,5 +68,8 @@ def test_a_matrix_without_an_inverse_leaves_nothing_behind(
 
 
 def test_too_many_items_are_refused_before_memory_runs_out() -> None:
-    with pytest.raises(OutOfMemoryError, match=r"5,000,000 items .* use ItemKNN"):
-        check_free_memory("ease", EASE().settings, 10, 5_000_000)
+    with (
+        pytest.raises(OutOfMemoryError, match=r"5,000,000 items .* use ItemKNN"),
+        check_memory("ease", EASE().settings, 10, 5_000_000),
+    ):
+        pass

@@ -9,7 +9,7 @@ import pytest
 
 from transcf import Interactions, TransCFMixture, synthesize
 from transcf.models.mixture.exact import MixtureVectors, add_gradient
-from transcf.models.mixture.training import kernel_of
+from transcf.models.mixture.training import score_config
 
 SMALL: dict[str, Any] = {"dim": 6, "epochs": 1, "batch_events": 200}
 
@@ -21,32 +21,32 @@ def log() -> Interactions:
 
 def vectors_of(model: TransCFMixture) -> list[np.ndarray]:
     names = ["user_vectors_", "item_vectors_"]
-    names += ["item_bias_"] * model.item_bias + ["history_vectors_"] * (not model.tie_item_vectors)
+    names += ["item_bias_"] + ["history_vectors_"] * (not model.tie_item_vectors)
     return [getattr(model, name) for name in names]
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
     rng = np.random.default_rng(0)
     settings = TransCFMixture(dim=3, tau=2.0, beta=1.5).settings
-    kernel = kernel_of(settings, timed=True, longest=4)
-    points = MixtureVectors(
+    config = score_config(settings, timed=True, longest=4)
+    params = MixtureVectors(
         *(0.4 * rng.standard_normal(shape) for shape in [(2, 3), (7, 3), (7, 3), 7])
     )
     own, weights, active = np.array([3, 1, 6, 2]), np.array([1.0, 0.5, 2.0, 1.0]), np.arange(6)
 
     def loss(at: MixtureVectors) -> float:
         empty = MixtureVectors(*(np.zeros_like(part) for part in at))
-        return add_gradient(kernel, at, 1, own, weights, active, empty)
+        return add_gradient(config, at, 1, own, weights, active, empty)
 
-    slopes = MixtureVectors(*(np.zeros_like(part) for part in points))
-    add_gradient(kernel, points, 1, own, weights, active, slopes)
+    slopes = MixtureVectors(*(np.zeros_like(part) for part in params))
+    add_gradient(config, params, 1, own, weights, active, slopes)
     for name, gradient in slopes._asdict().items():
         for place in np.ndindex(*gradient.shape):
             ends = []
             for step in (1e-5, -1e-5):
-                moved = getattr(points, name).copy()
+                moved = getattr(params, name).copy()
                 moved[place] += step
-                ends.append(loss(points._replace(**{name: moved})))
+                ends.append(loss(params._replace(**{name: moved})))
             expected = (ends[0] - ends[1]) / 2e-5
             assert gradient[place] == pytest.approx(expected, abs=1e-7), (name, place)
 
@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     [
         {},
         {"tie_item_vectors": True, "popularity_correction": 0.7},
-        {"item_bias": False},
+        {"user_vectors": "context"},
     ],
 )
 def test_with_all_negatives_the_fast_solver_learns_the_same(

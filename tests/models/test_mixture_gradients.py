@@ -15,12 +15,12 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.adam import FIRST, AdamState
 from transcf.kernels.mixture import CHUNK, MixtureParams
 from transcf.kernels.mixture_batches import SHARDS
+from transcf.kernels.mixture_context import REACH
 from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.mixture import MixtureSettings
-from transcf.models.mixture.batches import BatchSampler, Events, Shards
-from transcf.models.mixture.buffers import Buffers
-from transcf.models.mixture.training import kernel_of
+from transcf.models.mixture.batches import BatchSampler, Buffers, Events, Shards
+from transcf.models.mixture.training import score_config
 from transcf.parallel import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {
@@ -31,6 +31,14 @@ WORLDS: dict[str, dict[str, Any]] = {
     "weighted": {"weights": np.linspace(0.2, 2.0, 17)},
     "no translation": {"tau": 0.0},
     "no home": {"beta": 0.0},
+    "context": {"rho": 1.5, "future": 0.5, "context": REACH},
+    "context, tied": {"tied": True, "rho": 0.7, "future": 0.2, "context": REACH},
+    "context, drawn": {
+        "negatives": np.arange(0, 12, 2),
+        "log_counts": 2.0,
+        "rho": 1.0,
+        "context": REACH,
+    },
 }
 HISTORIES = [[3, 1, 7, 2], [0, 5], [4], [9, 8, 1, 0, 6], [2, 3, 10, 5, 7]]
 
@@ -80,25 +88,28 @@ def step_on(
         dim=dim, tau=oracle.tau, beta=oracle.beta, history_decay=oracle.rho,
         future_weight=oracle.future,
     )  # fmt: skip
-    kernel = kernel_of(settings, timed=True, longest=int(histories.counts.max()))
+    config = score_config(settings, timed=True, longest=int(histories.counts.max()))
     items, bias = moving(oracle.items), oracle.bias.astype(np.float32)
     history = items if oracle.tied else moving(oracle.history)
-    points = MixtureParams(
+    params = MixtureParams(
         moving(oracle.users), items, history, AdamState(bias, 0 * bias, 0 * bias)
     )
     log_counts = np.full(n_items, np.log(oracle.log_counts), np.float32)
     log = sampler.log._replace(log_counts=log_counts)
-    memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(dim))
+    has_users = oracle.context is None
+    sizes = (len(histories.items), n_drawn, n_items, padded_width(dim))
+    memory = Buffers.of(*sizes, has_users=has_users)
     memory = lay_out(memory) if lay_out else memory
-    rules = Rules(n_drawn, oracle.tied, has_bias=True, power=1, user_rate=1.0)
+    rules = Rules(n_drawn, oracle.tied, power=1, user_rate=1.0, has_users=has_users)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     plan = sampler.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    epoch = MixtureEpoch(kernel, rules, log, plan, np.zeros(1), points)
+    epoch = MixtureEpoch(config, rules, log, plan, np.zeros(1), params)
     run_batches(epoch, *memory, losses, 0, 1)
     found = {
-        name: getattr(points, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
-        for name in ("users", "items", "bias", *([] if oracle.tied else ["history"]))
+        name: getattr(params, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
+        for name in ("users", "items", "bias", "history")
+        if (has_users or name != "users") and not (oracle.tied and name == "history")
     }
     drawn = memory.batch.touched[:n_drawn]
     assert len(set(drawn.tolist())) == n_drawn
@@ -133,7 +144,8 @@ def compare(oracle: Oracle, found: dict[str, Array]) -> None:
         np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=2e-5, err_msg=part)
 
 
-def test_a_history_longer_than_a_chunk() -> None:
+@pytest.mark.parametrize("context", [None, REACH])
+def test_a_history_longer_than_a_chunk(context: int | None) -> None:
     rng = np.random.default_rng(1)
     n_items = CHUNK + 90
     oracle = replace(
@@ -145,6 +157,7 @@ def test_a_history_longer_than_a_chunk() -> None:
         negatives=np.arange(0, n_items, 60),
         rho=0.5,
         future=0.5,
+        context=context,
     )
     oracle, _, found = step_on(oracle)
     for part, gradient in found.items():
@@ -162,7 +175,8 @@ def one_after_the_other(memory: Buffers) -> Buffers:
     return memory._replace(work=work)
 
 
-def test_where_memory_lies_changes_no_bit() -> None:
+@pytest.mark.parametrize("context", [None, REACH])
+def test_where_memory_lies_changes_no_bit(context: int | None) -> None:
     rng, lengths = np.random.default_rng(2), (72, 30, 41, 90, 55)
     oracle = replace(
         world(),
@@ -171,6 +185,7 @@ def test_where_memory_lies_changes_no_bit() -> None:
         bias=0.1 * rng.standard_normal(100),
         histories=[rng.permutation(100)[:length].tolist() for length in lengths],
         negatives=np.arange(0, 100, 10),
+        context=context,
     )
     (_, loss, found), (_, other_loss, other) = (
         step_on(oracle),
@@ -181,8 +196,9 @@ def test_where_memory_lies_changes_no_bit() -> None:
         np.testing.assert_array_equal(gradient, other[name], err_msg=name)
 
 
-def test_threads_change_no_bit() -> None:
-    oracle, found = world(rho=1.0), []
+@pytest.mark.parametrize("context", [None, REACH])
+def test_threads_change_no_bit(context: int | None) -> None:
+    oracle, found = world(rho=1.0, context=context), []
     for threads in (1, 3):
         with use_threads(threads):
             found.append(step_on(oracle)[2])
@@ -205,19 +221,19 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
     np.testing.assert_allclose(
         expected[below] / likely[below], (expected / likely)[below][0], rtol=1e-5
     )
-    kernel = kernel_of(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
+    config = score_config(MixtureSettings(dim=4), timed=False, longest=int(histories.counts.max()))
     memory = Buffers.of(len(histories.items), n_drawn, n_items, padded_width(4))
     none = np.zeros((40, 4))
-    points = MixtureParams(
+    params = MixtureParams(
         moving(none), moving(none[:30]), moving(none[:30]), AdamState(*np.zeros((3, 30)))
     )
-    points = points._replace(bias=AdamState(*(part.astype(np.float32) for part in points.bias)))
-    rules = Rules(n_drawn, tied=False, has_bias=True, power=0, user_rate=1.0)
+    params = params._replace(bias=AdamState(*(part.astype(np.float32) for part in params.bias)))
+    rules = Rules(n_drawn, tied=False, power=0, user_rate=1.0)
     found = np.zeros(n_items)
-    parts = kernel, rules, sampler.log
+    parts = config, rules, sampler.log
     for epoch in range(draws):
         plan, losses = sampler.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
-        run_batches(MixtureEpoch(*parts, plan, np.zeros(1), points), *memory, losses, 0, 1)
+        run_batches(MixtureEpoch(*parts, plan, np.zeros(1), params), *memory, losses, 0, 1)
         drawn = memory.batch.touched[:n_drawn]
         assert len(set(drawn.tolist())) == n_drawn
         found[drawn] += 1 / draws

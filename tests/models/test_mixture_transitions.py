@@ -18,7 +18,7 @@ from transcf.errors import ParameterError
 from transcf.models.mixture import transitions
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.transitions import Transitions, log_partitions
-from transcf.models.transition_counts import transition_shares
+from transcf.models.transitions import transition_shares
 
 SMALL: dict[str, Any] = {"dim": 8, "epochs": 3, "event_weights": EventWeights(trend=0)}
 
@@ -96,7 +96,7 @@ def test_counts_are_those_of_a_loop(log: Interactions) -> None:
 def test_without_an_order_pairs_count_in_both_directions(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transcf.models.transition_counts._MOST", 7)
+    monkeypatch.setattr("transcf.models.transitions._MOST", 7)
     monkeypatch.setattr("transcf.models.item_weights._BLOCK_ENTRIES", 500)
     histories, n = log.histories, log.n_items
     counts = np.zeros((n, n))

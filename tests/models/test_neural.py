@@ -28,8 +28,6 @@ NEURAL = {
     "neumf": {"dim": 4, "batch_size": 256, "pretrain": 3, "regularization": 1e-3},
     "lightgcn": {"dim": 6, "batch_size": 256},
     "sasrec": {"dim": 6, "heads": 2, "batch_size": 64, "max_length": 5},
-    "transcf-attention": {"dim": 6, "max_neighbors": 5, "batch_size": 256},
-    "transcf-map": {"dim": 6, "hidden": 3, "batch_size": 256},
 }
 EVERY_NEURAL = pytest.mark.parametrize("name", NEURAL)
 

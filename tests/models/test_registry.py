@@ -9,11 +9,11 @@ from transcf.errors import ParameterError
 from transcf.models.params import values_of
 from transcf.models.registry import (
     available,
-    available_presets,
     create,
     model_class,
     name_and_params,
     preset_of,
+    presets,
 )
 
 
@@ -37,7 +37,7 @@ def test_create_passes_parameters_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in available() if available_presets(model_class(name).__name__)]
+    "name", [name for name in available() if model_class(name).__name__ in presets()]
 )
 def test_every_variant_can_be_made_as_a_preset_says(name: str) -> None:
     params = preset_of(name, "paper")

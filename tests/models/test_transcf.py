@@ -20,10 +20,10 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ModelFileError, ParameterError
 from transcf.evaluation import evaluate
 from transcf.models.event_weights import EventWeights, InteractionWeights
-from transcf.models.registry import available_presets, create, load, preset
+from transcf.models.registry import create, load, preset, presets
 from transcf.models.training import Epoch, FitOptions
 from transcf.models.transcf import TransCF, solver_exact
-from transcf.models.transcf.solver_fast import FastSolver, Parameters
+from transcf.models.transcf.solver_fast import FastSolver
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]
@@ -48,7 +48,7 @@ def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
 ) -> None:
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
     solver = FastSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
-    assert len(solver._strata.groups) - 1 >= 6
+    assert solver._layout.n_groups >= 6
     sums = set()
     for threads in (1, 2, 3):
         model = create("transcf", **(settings | {"dim": 24, "epochs": 3}))
@@ -125,15 +125,15 @@ def test_later_divergence_keeps_the_finite_model_before_it(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = TransCF(dim=8, epochs=4).fit(log)
-    whole_epoch = FastSolver.epoch
+    whole_epoch = FastSolver.run_epoch
 
-    def poisoned(solver: FastSolver, parameters: Parameters, number: int) -> object:
-        after, stats = whole_epoch(solver, parameters, number)
+    def poisoned(solver: FastSolver, number: int) -> object:
+        stats = whole_epoch(solver, number)
         if number == 3:
-            after.items[2, 1] = np.nan
-        return after, stats
+            solver.tensors()["item_vectors"][2, 1] = np.nan
+        return stats
 
-    monkeypatch.setattr(FastSolver, "epoch", poisoned)
+    monkeypatch.setattr(FastSolver, "run_epoch", poisoned)
     model = TransCF(dim=8, epochs=4)
     with pytest.raises(DivergenceError, match="epoch 3"):
         model.fit(log)
@@ -265,7 +265,7 @@ def test_recency_needs_times_and_prefers_the_latest(log: Interactions) -> None:
 
 
 def test_presets_carry_settings_of_single_datasets(tmp_path: Path) -> None:
-    assert available_presets("TransCF") == ("paper",)
+    assert list(presets()["TransCF"]) == ["paper"]
     general, own = preset("TransCF", "paper"), preset("TransCF", "paper", "delicious")
     assert general["learning_rate"] != own["learning_rate"]
     assert own["negatives"] == general["negatives"] == 1

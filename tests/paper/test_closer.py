@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.errors import UnsupportedError
-from transcf.paper.closer import Share, closer, rating_groups
+from transcf.paper.closer import closer, rating_groups, share
 from transcf.paper.spaces import Pairs
 
 
@@ -25,12 +25,12 @@ def pairs_of(users, items, ratings=None, in_training=None) -> Pairs:
 def test_a_share_has_the_spread_of_its_users() -> None:
     # Two users with all their pairs alike: as uncertain as two coins.
     hits, users = np.array([1, 1, 1, 0, 0, 0], bool), np.array([0, 0, 0, 1, 1, 1], np.int32)
-    found = Share.of(hits, users)
-    assert found.percent == 50
+    found = share(hits, users)
+    assert found["closer_percent"] == 50
     # residuals h_u - p n_u are 1.5 and -1.5: sqrt(2 / 1 * 4.5) / 6 = .5
-    assert (found.low, found.high) == (0, 100)
-    many = Share.of(np.tile(hits, 100), np.arange(600, dtype=np.int32))
-    assert many.high - many.percent == pytest.approx(196 * np.sqrt(0.25 / 599), rel=1e-9)
+    assert (found["low"], found["high"]) == (0, 100)
+    many = share(np.tile(hits, 100), np.arange(600, dtype=np.int32))
+    assert many["high"] - 50 == pytest.approx(196 * np.sqrt(0.25 / 599), rel=1e-9)
 
 
 def test_closer_by_hand(by_hand) -> None:

@@ -13,7 +13,7 @@ from transcf import evaluate, read_interactions
 from transcf.data.splitters import leave_one_out, temporal_cut
 from transcf.data.synthetic import synthesize
 from transcf.models.registry import create
-from transcf.paper.analysis import ABOUT_MODELS, Subject
+from transcf.paper.analysis import WHAT, Subject
 from transcf.paper.model_report import METRICS, ModelReport, evaluate_quality
 
 
@@ -28,7 +28,7 @@ def parts():
 @pytest.fixture(scope="module")
 def page(parts, small_forests: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     log, model, quality = parts
-    analyses, missing = Subject({model.name: model}, log, number=60).all(ABOUT_MODELS)
+    analyses, missing = Subject({model.name: model}, log, number=60).all(WHAT)
     assert missing == {}
     found = ModelReport(model, log, quality, analyses, {"weather": "nobody knows <it> & 'that'"})
     (path,) = found.page().write(tmp_path_factory.mktemp("page") / "report.html")
@@ -91,7 +91,7 @@ def test_a_model_of_everything_is_judged_by_a_twin(parts) -> None:
 
 def test_the_page_says_what_it_should(page: Path, parts) -> None:
     text = page.read_text(encoding="utf-8")
-    for words in ("Summary", "Accuracy", "Example users", "before and after translation"):
+    for words in ("Summary", "Accuracy", "Example users", "closer after the translation"):
         assert words in text
     assert text.count("<figure>") >= 9
     assert "nobody knows &lt;it&gt; &amp; &#39;that&#39;" in text

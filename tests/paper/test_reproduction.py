@@ -14,7 +14,7 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import ParameterError
 from transcf.experiments.report import published_table
 from transcf.experiments.results import Comparison, Results
-from transcf.experiments.search_space import Budget
+from transcf.experiments.search import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, run_study, study_workers
 from transcf.models.registry import model_class
@@ -32,12 +32,13 @@ COPIES = {"tradesy", "pinterest", "flixster"}
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_model_has_the_same_budget(name: str) -> None:
-    for budget, trials, seeds in (("quick", 4, 2), ("full", 20, 5)):
+    for budget, trials, seeds in (("quick", 4, 2), ("medium", 12, 5), ("full", 30, 5)):
         study = load_table(name, budget)
         assert study.seeds == seeds
         budgets = [Budget.of(plan.budget or study.budget or "none") for plan in study.models]
         searched = [one for one in budgets if one.trials > 1]
-        assert {(one.trials, one.sampler) for one in searched} <= {(trials, "tpe")}
+        wanted = (trials, "tpe", 0 if budget == "quick" else 3)
+        assert {(one.trials, one.sampler, one.finalists) for one in searched} <= {wanted}
     if name == "performance":
         fixed = [p for p, b in zip(study.models, budgets, strict=True) if b.trials == 1]
         assert [plan.title for plan in fixed] == [
@@ -102,7 +103,7 @@ def test_a_copy_cannot_stand_beside_published_figures() -> None:
         replace(plan, copy="smaller")
     with pytest.raises(ParameterError, match="no table 'accuracy': use performance"):
         load_table("accuracy")
-    with pytest.raises(ParameterError, match="no budget 'huge': use quick, full"):
+    with pytest.raises(ParameterError, match="no budget 'huge': use quick, medium, full"):
         load_table("performance", "huge")
 
 

@@ -1,18 +1,17 @@
-"""What users rate and like: variety of a log, tastes of a user, and the toy."""
+"""What users rate and like: variety of a log, and tastes of a user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, UnknownIdError
 from transcf.paper.closer import variety
-from transcf.paper.tastes import tastes, toy
+from transcf.paper.tastes import tastes
 
 
 def test_variety_by_hand() -> None:
@@ -63,18 +62,3 @@ def test_tastes_by_hand(by_hand) -> None:
         tastes(space, log, "nobody")
     with pytest.raises(DataError, match="no categories"):
         tastes(space, read_interactions(events), "u000")
-
-
-def test_the_toy_has_one_point_and_many(tmp_path: Path) -> None:
-    found = toy()
-    rows = {row["taste"]: row for row in found.frame.to_dicts()}
-    for taste in ("books", "films"):
-        assert rows[taste]["has"] == 5
-        assert rows[taste]["mixture_moved"] < 0.6 * rows[taste]["mixture_before"]
-        assert rows[taste]["mixture_moved"] < 0.6 * rows[taste]["CML"]
-    near = [rows[taste]["mixture_moved"] for taste in ("books", "films")]
-    assert rows["games"]["mixture_moved"] > max(near)
-    names = [path.name for path in found.write(tmp_path)]
-    assert names == ["toy.json", "toy.csv", "toy-1.svg", "toy-2.svg"]
-    assert all(path.stat().st_size for path in tmp_path.iterdir())
-    assert np.isfinite(found.frame.select(pl.col(pl.Float64)).to_numpy()).all()

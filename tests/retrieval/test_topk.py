@@ -22,6 +22,14 @@ from transcf.retrieval.scorer import BLOCK_BYTES, FormView, Scorer, StoredForm
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True, scope="module", params=[0, 10**9], ids=["kernels", "numpy"])
+def small(request):
+    """Rank by kernels and by numpy."""
+    tiles.SMALL, before = request.param, tiles.SMALL
+    yield
+    tiles.SMALL = before
+
+
 class Table(Scorer):
     """Scores from a table."""
 

@@ -45,8 +45,9 @@ def trained(log: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def shop(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it that a test may change."""
-    shutil.copytree(trained, tmp_path / "place")
+    """A copy that a test may change, without the map that a service of another test stored."""
+    ignored = shutil.ignore_patterns("shop.versions")
+    shutil.copytree(trained, tmp_path / "place", ignore=ignored)
     return tmp_path / "place"
 
 

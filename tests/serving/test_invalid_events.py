@@ -95,7 +95,7 @@ def test_they_can_be_listed_and_deleted(numbered: Path, tmp_path: Path) -> None:
     listed = run("list", numbered, "--invalid", "--json")
     assert '"number": 2' in listed
     assert '"number": 1' not in listed
-    assert '"number": 3' in run("list", numbered, "--user", "3", "--json")
+    assert '"number": 3' in run("list", numbered, "--last", 1, "--json")
     run("delete", numbered, 2)
     assert [event.number for event in store.after(0)] == [1, 3]
     cache.update()  # a running service forgets it as well

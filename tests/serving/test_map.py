@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,48 @@ def test_models_without_vectors_have_a_map_of_who_has_what(
     )
     assert both.json()["position"] == pytest.approx(places(answer)[:2].mean(axis=0), abs=1e-4)
     assert both.json()["toward"][0]["position"] is None
+
+
+def test_neighbors_stay_neighbors_on_the_tsne_layout(
+    shop: Path, open_client: Callable[..., TestClient]
+) -> None:
+    client, asked = open_client(shop / "shop"), "/v1/map?layout=neighbors"
+    first = client.get(asked).json()
+    assert first["layout"] == "tsne" or first["pending"]
+    while (answer := client.get(asked).json())["pending"]:
+        time.sleep(0.05)
+    drawn = places(answer)
+    assert answer["layout"] == "tsne"
+    assert np.abs(drawn).max() == pytest.approx(10, abs=0.01)
+    pca = places(client.get("/v1/map").json())
+    vectors = load(shop / "shop").item_vectors_
+    vectors = vectors[load(shop / "shop").items_.rows(answer["item"])]
+    assert kept_neighbors(vectors, drawn) > kept_neighbors(vectors, pca)
+    body = {"user": "u001", "toward": answer["item"][:1], "layout": "neighbors"}
+    found = client.post("/v1/map/position", json=body).json()
+    assert found["layout"] == "tsne"
+    for place in (found["position"], found["toward"][0]["position"]):
+        assert (np.abs(place) <= 10.01).all()
+    [stored] = shop.glob("shop.versions/map-1-*.npy")
+    again = open_client(shop / "shop").get(asked).json()
+    assert (again["layout"], again["x"]) == ("tsne", answer["x"]), f"read from {stored}"
+
+
+def kept_neighbors(vectors: Any, drawn: Any) -> float:
+    """The mean share of the ten nearest vectors that are among the ten nearest places."""
+
+    def nearest(values: Any) -> Any:
+        away = np.square(values[:, None] - values[None]).sum(axis=2)
+        return np.argsort(away, axis=1)[:, 1:11]
+
+    pairs = zip(nearest(vectors), nearest(drawn), strict=True)
+    return float(np.mean([len(np.intersect1d(*pair)) for pair in pairs]) / 10)
+
+
+def test_principal_axes_are_used_without_scikit_learn(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transcf.serving.projection.find_spec", lambda name: None)
+    answer = client.get("/v1/map?layout=neighbors").json()
+    assert (answer["layout"], answer["pending"]) == ("pca", False)
+    assert answer["x"] == client.get("/v1/map").json()["x"]

@@ -25,7 +25,7 @@ def test_the_page_and_its_parts_come_with_a_policy_and_a_tag(client: TestClient)
 def test_files_are_compressed_and_kept_by_their_digest(client: TestClient) -> None:
     index = client.get("/").text
     [folder] = set(re.findall(r'"(page/[0-9a-f]{12})/', index))
-    for name in ("main.js", "style.css", "plotly.js"):
+    for name in ("main.js", "style.css"):
         answer = client.get(f"/{folder}/{name}")
         assert answer.headers["content-encoding"] == "gzip"
         assert "immutable" in answer.headers["cache-control"]
@@ -45,11 +45,6 @@ def test_large_answers_are_compressed(client: TestClient) -> None:
     assert plain.json() == answer.json()
 
 
-def test_plotly_comes_from_its_wheel(client: TestClient) -> None:
-    offline = pytest.importorskip("plotly.offline")
-    assert client.get("/page/plotly.js").content.decode() == offline.get_plotlyjs()
-
-
 @pytest.mark.parametrize("name", ["..%2Fpage.py", "%2e%2e%2fpage.py", "nothing.js", "", "%00"])
 def test_nothing_else_is_served(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
@@ -58,10 +53,10 @@ def test_nothing_else_is_served(client: TestClient, name: str) -> None:
 
 
 def test_every_part_that_the_page_names_is_there() -> None:
-    named = {"plotly.js", *re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text())}
+    named = {*re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text())}
     for script in SCRIPTS:
         named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
-    assert named <= {path.name for path in PAGE.iterdir()} | {"plotly.js"}
+    assert named <= {path.name for path in PAGE.iterdir()}
     assert {script.name for script in SCRIPTS} <= named, "no script that nobody asks for"
 
 

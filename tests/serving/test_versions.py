@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -14,6 +15,7 @@ import transcf
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError
 from transcf.models.registry import create
+from transcf.models.trend import AutoTrend, trend_of
 from transcf.serving.events import Event, EventStore
 from transcf.serving.refresh import back_to, refresh
 from transcf.serving.versions import Versions
@@ -116,6 +118,25 @@ def test_refresh_learns_from_events_and_serves_what_is_not_worse(
     ]
     assert client.get("/v1/recommendations/new%203").json()["source"] == "model"
     assert refresh(versions, store).version is None
+
+
+def test_a_trend_goes_on_from_its_counts_without_the_times_of_old_events(
+    shop: Path, log: Interactions
+) -> None:
+    versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
+    model = create("ease").fit(log)
+    old = AutoTrend.of(log, 2.0, 0.02, 1.0)
+    model.learned_ = old.add_to(model.learned_)
+    versions.switch(versions.add(model))
+    store.add([[Event("new", "i001", 1.7e9), Event("new", "i002", 1.7e9 + 1)]])
+    done = refresh(versions, store, data="model", force=True)
+    new = transcf.load(versions.folder(done.served))
+    trend = trend_of(new.learned_)
+    assert trend is not None
+    decay, expected = 2 ** (-1 / old.half_life_events), np.zeros(len(new.items_))
+    expected[new.items_.rows(log.items.series)] = old.recent * decay**2
+    expected[new.items_.rows(["i001", "i002"])] += [decay, 1.0]
+    assert trend.recent == pytest.approx(expected)
 
 
 def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions) -> None:

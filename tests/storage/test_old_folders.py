@@ -24,7 +24,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("label", EXPECTED["models"])
+GONE = (
+    "transcf-swapped",
+    "transcf-attention",
+    "transcf-map",
+    "transcf-friends",
+    "transcf-categories",
+)
+
+
+@pytest.mark.parametrize("label", GONE)
+def test_an_old_folder_of_a_removed_model_says_so(label: str, folders: Path) -> None:
+    with pytest.raises(transcf.TransCFError, match="not exist any more"):
+        transcf.load(folders / EXPECTED["models"][label]["folder"])
+
+
+@pytest.mark.parametrize("label", [name for name in EXPECTED["models"] if name not in GONE])
 def test_an_old_folder_recommends_what_it_did(label: str, folders: Path) -> None:
     expected = EXPECTED["models"][label]
     with warnings.catch_warnings():

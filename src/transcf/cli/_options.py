@@ -1,14 +1,16 @@
 """Options that several commands share: each group is a dataclass, written once.
 
 A command decorated with `shared_options` takes a group as one argument. `Command` is the class of
-all commands: it expands `~` in paths and names the successors of removed options.
+all commands: it expands `~` in paths.
 """
 
 from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -24,48 +26,12 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.distributed import Cluster
     from transcf.evaluation.evaluator import Subset
-    from transcf.evaluation.ranks import Ties as EvaluationTies
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
     from transcf.models.base import Recommender
 
-#: Removed options (of one command, or of all), and how to write them now.
-REMOVED = {
-    "--ratings": "--read ratings=RULE",
-    "--no-header": "--read header=no",
-    "--separator": "--read separator=TEXT",
-    "--encoding": "--read encoding=NAME",
-    "--categories": "--read categories=FILE",
-    "--preset": "--config NAME",
-    "--part": "--subset",
-    "--at": "-k",
-    "--cluster": "--workers N@ADDRESS",
-    "--jobs": "--workers N",
-    "--no-store": "--store none",
-    "--threads": "transcf --threads N COMMAND, or the environment variable TRANSCF_THREADS",
-    "--files": "--out FOLDER",
-    "--no-files": "--out none",
-    "--report": "--out FILE.html",
-    "--results": "--out FILE.json",
-    "--beside": "transcf analyze DIR DIR",
-    "--format": "--out csv, --out tsv or --out jsonl",
-    "--plots": "--out FOLDER",
-    "--url": "--out URL",
-    "tune --study": "another --storage",
-    "tune --prune": "transcf.tune(..., prune=False) in Python",
-    "tune --no-prune": "transcf.tune(..., prune=False) in Python",
-    "tune --space": 'budget = { trials = 20, space = "paper" } in a file of transcf study',
-    "compare --sampler": "transcf tune, or transcf study with a budget that names the sampler",
-    **dict.fromkeys(("--pairs", "analyze --seed", "report --seed"), "transcf.paper in Python"),
-    **dict.fromkeys(("--drift", "--sequences"), "transcf.synthesize in Python"),
-    "reproduce --seed": "transcf.paper in Python",
-    "reproduce --seeds": "--budget quick (2 seeds) or full (5)",
-    "download --out": "the environment variable TRANSCF_DATA",
-    **dict.fromkeys(
-        ("analyze --column", "analyze --min-rating", "analyze --filter"),
-        "transcf data prepare, and --data with its folder",
-    ),
-}
+#: Folder of `transcf --store`.
+_STORE: ContextVar[str | None] = ContextVar("store", default=None)
 
 Data: TypeAlias = Annotated[
     str,
@@ -111,15 +77,6 @@ Workers: TypeAlias = Annotated[
         "the running one). Results are the same.",
     ),
 ]
-StoreOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FOLDER|none",
-        help="Run cache: stored runs are reused, new ones are kept. Default: $TRANSCF_RUNS, else "
-        "~/.cache/transcf/runs.",
-        show_default=False,
-    ),
-]
 OutFiles: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -136,15 +93,6 @@ OutFiles: TypeAlias = Annotated[
 class ReadingOptions:
     """How a log is read and filtered."""
 
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="ROLE=NAME",
-            help="Column (name, or number from 1) of user, item, rating, timestamp or category; "
-            "repeatable.",
-        ),
-    ] = None
     min_rating: Annotated[
         float | None,
         typer.Option(
@@ -166,8 +114,9 @@ class ReadingOptions:
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Format of a file: header=no, separator='|' (or tab), encoding=latin-1, "
-            "categories=FILE (item_id, category), ratings=any|present|nonnegative; repeatable.",
+            help="Columns by name or number from 1: user=, item=, rating=, timestamp=, category=; "
+            "format of a file: header=no, separator='|' (or tab), encoding=latin-1; categories of "
+            "items: categories=FILE (item_id, category); repeatable.",
         ),
     ] = None
 
@@ -175,28 +124,21 @@ class ReadingOptions:
         """Return the keywords of `open_data`."""
         from transcf.data.validate import ROLES
 
-        reading = _pairs("--column", self.columns, ROLES)
-        names = ("header", "separator", "encoding", "categories", "ratings")
-        for name, text in _pairs("--read", self.read, names).items():
-            reading[name] = _parse_reading(name, text)
+        names = (*ROLES, "header", "separator", "encoding", "categories")
+        reading = dict[str, Any]()
+        for text in self.read or ():
+            name, equals, value = text.partition("=")
+            if not equals or name not in names:
+                raise ParameterError(
+                    f"--read {text} is not understood: write NAME=VALUE, with one of the names "
+                    f"{', '.join(names)}.{did_you_mean(name, names)}"
+                )
+            reading[name] = _parse_reading(name, value)
         if self.min_rating is not None:
             reading["min_rating"] = self.min_rating
         if self.filter_name not in (None, "none"):
             reading["filter"] = self.filter_name
         return reading
-
-
-def _pairs(option: str, texts: Sequence[str] | None, names: Collection[str]) -> dict[str, Any]:
-    found = dict[str, Any]()
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or name not in names:
-            raise ParameterError(
-                f"{option} {text} is not understood: write NAME=VALUE, with one of the names "
-                f"{', '.join(names)}."
-            )
-        found[name] = value
-    return found
 
 
 def _parse_reading(name: str, text: str) -> Any:
@@ -277,7 +219,6 @@ class EvalOptions:
     """How models are evaluated."""
 
     protocol: Protocol = None
-    ties: Annotated[str, typer.Option(help="pessimistic, realistic or optimistic.")] = "pessimistic"
     subset: Annotated[str, typer.Option(help="test or validation.")] = "test"
     lengths: Annotated[
         str, typer.Option("-k", metavar="K,K", help="Lengths of the evaluated lists.")
@@ -288,57 +229,51 @@ class EvalOptions:
 
     def config(self) -> EvalConfig:
         """Check the options before anything is fitted."""
-        from transcf.evaluation import evaluator, ranks
+        from transcf.evaluation import evaluator
         from transcf.experiments.run import EvalConfig
 
-        for option, word, allowed in (
-            ("ties", self.ties, get_args(ranks.Ties)),
-            ("subset", self.subset, get_args(evaluator.Subset)),
-        ):
-            if word not in allowed:
-                raise ParameterError(
-                    f"--{option} {word} is not understood: use {', '.join(allowed)}."
-                    f"{did_you_mean(word, allowed)}"
-                )
+        if self.subset not in (subsets := get_args(evaluator.Subset)):
+            raise ParameterError(
+                f"--subset {self.subset} is not understood: use {', '.join(subsets)}."
+            )
         lengths = [length.strip() for length in self.lengths.split(",")]
         if not all(length.isdecimal() and int(length) for length in lengths):
             raise ParameterError(f"-k {self.lengths} is not understood: write numbers as in 10,20.")
         return EvalConfig(
             protocol=self.protocol and protocol_named(self.protocol).name,
-            ties=cast("EvaluationTies", self.ties),
             subset=cast("Subset", self.subset),
             k=tuple(map(int, lengths)),
             beyond=self.beyond,
         )
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Where runs are computed and stored."""
-
-    workers: Workers = None
-    store: StoreOption = None
-
-    def open_store(self) -> Store | None:
-        """Return the run cache, or None with `--store none`."""
-        return None if self.store == "none" else open_store(self.store)
-
-    def jobs_and_cluster(self) -> tuple[int, Cluster | None]:
-        """Return the number of local processes, or the cluster at `--workers N@ADDRESS`."""
-        cluster = parse_workers(self.workers)
-        if cluster is None or "@" in str(self.workers):
-            return 1, cluster
-        return cluster.workers, None
+@contextmanager
+def use_store(folder: str) -> Iterator[None]:
+    """Use a folder as run cache inside the block; "none" uses no cache."""
+    before = _STORE.set(folder)
+    try:
+        yield
+    finally:
+        _STORE.reset(before)
 
 
-def open_store(folder: str | None) -> Store:
-    """Return the run cache in a folder, or the usual one."""
+def open_store() -> Store | None:
+    """Return the run cache of `transcf --store`, or the usual one; None with `--store none`."""
     from transcf.data.files import path_of
     from transcf.experiments.store import Store, default_folder
 
+    folder = _STORE.get()
     if folder == "none":
-        raise ParameterError("--store none has no runs to show: name a folder.")
+        return None
     return Store(default_folder() if folder is None else path_of(folder))
+
+
+def jobs_and_cluster(workers: str | None) -> tuple[int, Cluster | None]:
+    """Return the number of local processes, or the cluster at `--workers N@ADDRESS`."""
+    cluster = parse_workers(workers)
+    if cluster is None or "@" in str(workers):
+        return 1, cluster
+    return cluster.workers, None
 
 
 def parse_workers(text: str | None) -> Cluster | None:
@@ -394,17 +329,10 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Command(TyperCommand):
-    """A command that expands `~` in paths and names the successors of removed options."""
+    """A command that expands `~` in paths."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            rest = super().parse_args(ctx, args)
-        except Exception as error:
-            option = getattr(error, "option_name", "")
-            now = REMOVED.get(f"{self.name} {option}", REMOVED.get(option))
-            if now is None:
-                raise
-            raise ParameterError(f"{option} was removed: use {now}.") from error
+        rest = super().parse_args(ctx, args)
         ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
         return rest
 
@@ -428,7 +356,7 @@ def given_options(context: typer.Context) -> dict[str, str]:
 
 def command_line(context: typer.Context) -> str:
     """Write the command that is being run, without options that do not change the results."""
-    given = given_options(context).keys() - {"out", "store", "workers", "as_json"}
+    given = given_options(context).keys() - {"out", "workers", "as_json"}
     words = ["transcf", str(context.info_name)]
     for param in context.command.params:
         value = context.params.get(str(param.name))

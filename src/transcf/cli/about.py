@@ -7,7 +7,7 @@ import platform
 import time
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,11 @@ from transcf.cli._options import JsonFlag
 from transcf.cli._output import print_facts, print_json, print_result, print_table
 from transcf.cli.recommend import print_lists
 from transcf.parallel import thread_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transcf.models.base import Recommender
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
@@ -27,16 +32,13 @@ EXTRAS = {
     "neural": ("torch",),
     "pgvector": ("psycopg", "pgvector"),
     "plots": ("matplotlib", "jinja2", "sklearn"),
-    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "plotly", "httpx"),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "psycopg", "httpx"),
     "tune": ("optuna", "joblib", "psycopg", "sklearn"),
 }
 
 
-#: Models on torch, models of other models, and models that need categories or friends.
-_NOT_COMPILED = {
-    "blend", "cdae", "lightgcn", "neumf", "sasrec", "transcf-attention", "transcf-categories",
-    "transcf-friends", "transcf-map",
-}  # fmt: skip
+#: Models on torch, and models of other models.
+_NOT_COMPILED = {"blend", "cdae", "lightgcn", "neumf", "sasrec"}
 #: Models of the demo; the last one makes the recommendations.
 _DEMO_MODELS = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf-mixture")
 _METRIC = "NDCG@10"
@@ -194,7 +196,6 @@ def demo(as_json: JsonFlag = False) -> None:
     """
     from transcf.data.splitters import split_log
     from transcf.data.synthetic import synthesize
-    from transcf.evaluation import Validation
     from transcf.experiments.comparison import compare_models
     from transcf.experiments.experiment import Candidate, Experiment
     from transcf.experiments.report import table_of
@@ -203,10 +204,19 @@ def demo(as_json: JsonFlag = False) -> None:
     started = time.perf_counter()
     log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
     split = split_log(log)
-    candidates = [Candidate(name, name) for name in _DEMO_MODELS]
+    fitted: list[Recommender[Any]] = []
+
+    class Kept(Candidate):
+        """A candidate whose models are kept, so that the best one is not fitted twice."""
+
+        def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
+            fitted.append(super().make(seed, choice))
+            return fitted[-1]
+
+    candidates = [Kept(name, name) for name in _DEMO_MODELS]
     found = compare_models("synthetic data", candidates, Experiment(split, EvalConfig()), _METRIC)
     user = split.train.users.series[0]
-    served = candidates[-1].make(0).fit(split.train, Validation.of(split)).refit(split.before_test)
+    served = fitted[-1]  # the comparison has fitted it on all events before the test
     table = served.recommend(user, k=5)
     explanation = served.explain(user, table["item_id"][0], top=3)
     history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]

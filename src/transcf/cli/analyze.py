@@ -55,7 +55,7 @@ def analyze(
 
     Analyses: variety (ratings and categories of users), closer (do translations bring users closer
     to their items), rating and category (can they be predicted from vectors), map (t-SNE by
-    category), likeness (of categories), tastes (of a user), toy (the idea on synthetic data).
+    category), likeness (of categories), tastes (of a user).
 
     Example: transcf analyze my-model --what closer,map --out figures
     """
@@ -137,7 +137,7 @@ def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
 def _report_of(model: Recommender[Any], data: str | None, steps: Steps) -> ModelReport:
     """Compute all parts that are available; the report says why others are missing."""
     from transcf.data.splitters import open_log_and_split
-    from transcf.paper.analysis import ABOUT_MODELS, Subject
+    from transcf.paper.analysis import WHAT, Subject
     from transcf.paper.model_report import ModelReport, evaluate_quality
 
     parts = steps.counted(["opening the data", "evaluating", "analysing"])
@@ -161,5 +161,5 @@ def _report_of(model: Recommender[Any], data: str | None, steps: Steps) -> Model
         missing["accuracy"] = str(error)
     steps.report(next(parts))
     subject = Subject({model.name: model}, log)
-    analyses, others = subject.all(ABOUT_MODELS, steps.report)
+    analyses, others = subject.all(WHAT, steps.report)
     return ModelReport(model, log, quality, analyses, missing | others)

@@ -127,7 +127,7 @@ def _load(name: str) -> Any:
 _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
-    "name a folder for it (store=FOLDER)": "leave --store none out",
+    "name a folder for it (store=FOLDER)": "leave out --store none",
     "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
 }
 
@@ -190,6 +190,14 @@ def _root(
             help="Threads of the command; by default all cores. Results do not depend on it.",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|none",
+            help="Run cache: stored runs are reused, new ones are kept. Default: $TRANSCF_RUNS, "
+            "else ~/.cache/transcf/runs.",
+        ),
+    ] = None,
 ) -> None:
     """Recommendations from an event log: data, models, evaluation, serving."""
     if context.invoked_subcommand is None:
@@ -199,3 +207,7 @@ def _root(
         from transcf.parallel import use_threads
 
         context.with_resource(use_threads(threads))
+    if store is not None:
+        from transcf.cli._options import use_store
+
+        context.with_resource(use_store(store))

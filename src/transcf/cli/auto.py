@@ -14,10 +14,8 @@ from transcf.cli._options import (
     Data,
     JsonFlag,
     Overwrite,
-    Protocol,
     ReadingOptions,
     Seed,
-    StoreOption,
     absolute_name,
     open_store,
     shared_options,
@@ -43,11 +41,9 @@ def auto(
         ),
     ] = None,
     metric: Annotated[str, typer.Option(help="What is compared.")] = "NDCG@10",
-    protocol: Protocol = None,
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
-    store: StoreOption = None,
     overwrite: Overwrite = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -65,8 +61,8 @@ def auto(
     from transcf.experiments.auto_report import report_paths
 
     started, names, read = perf_counter(), split_names(models), reading.keywords()
-    check_options(minutes, names, metric, protocol)
-    log, split = open_log_and_split(data, protocol, seed=seed, **read)
+    check_options(minutes, names, metric, None)
+    log, split = open_log_and_split(data, seed=seed, **read)
     note_reading(log)
     about = {"dataset": absolute_name(data), "split_seed": seed, "reading": read}
     with _progress(minutes) as on_progress:
@@ -77,9 +73,8 @@ def auto(
             out,
             models=names,
             metric=metric,
-            protocol=protocol,
             seed=seed,
-            store=None if store == "none" else open_store(store),
+            store=open_store(),
             overwrite=overwrite,
             on_progress=on_progress,
             started=started,

@@ -13,11 +13,12 @@ from transcf.cli._options import (
     EvalOptions,
     JsonFlag,
     ReadingOptions,
-    RunOptions,
     Seed,
     Seeds,
+    Workers,
     command_line,
     given_options,
+    open_store,
     parse_workers,
     read_settings,
     shared_options,
@@ -75,7 +76,7 @@ def compare(
     reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
-    run: RunOptions,
+    workers: Workers = None,
     out: Annotated[
         list[Path],
         typer.Option(
@@ -88,7 +89,7 @@ def compare(
     """Compare several models on the same split.
 
     Differences are tested by paired tests. With --workers, the processes need access to the folder
-    of --store. Exits with 1 if a model could not be fitted.
+    of `transcf --store`. Exits with 1 if a model could not be fitted.
 
     Example: transcf compare events.csv --models ease,bpr,transcf-mixture
     """
@@ -109,12 +110,12 @@ def compare(
     if "budget" not in given_options(context):
         note("note: tries 3 settings of each model on validation data; --budget none tries none.")
     candidates = suited_to(split, candidates, budget)
-    numbers, store = range(seed, seed + seeds), run.open_store()
+    numbers, store = range(seed, seed + seeds), open_store()
     with show_steps(len(candidates), "models") as steps:
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )
-        with candidate_workers(candidates, experiment, parse_workers(run.workers)):
+        with candidate_workers(candidates, experiment, parse_workers(workers)):
             found = compare_models(data, candidates, experiment, metric, steps.counted)
     if as_json:
         print_json(found.to_dict())

@@ -46,7 +46,7 @@ def info(
 
     For a dataset of the catalog, show its citation and terms, too.
 
-    Example: transcf data info events.csv --column user=member_id --filter 5-core
+    Example: transcf data info events.csv --read user=member_id --filter 5-core
     """
     from transcf.data import datasets
     from transcf.data.datasets import SYNTHETIC, is_name
@@ -81,14 +81,6 @@ def prepare(
             "position, paper or random; or cut, ratio.",
         ),
     ] = "auto",
-    candidates: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Items to draw for sampled protocols, by default 99; 0 for none.",
-            show_default=False,
-        ),
-    ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -111,11 +103,6 @@ def prepare(
 
     read = reading.keywords()
     if partitions is not None:
-        if candidates:
-            raise ParameterError(
-                "--candidates and --partitions cannot be used together: candidates are drawn "
-                "when a protocol asks for them."
-            )
         log = _prepare_partitions(data, out, split_name, seed, partitions, read)
         facts: dict[str, Any] = {
             "dataset": data,
@@ -128,9 +115,7 @@ def prepare(
         }
         _print_prepared(out, facts, log.whole_report, as_json)
         return
-    split = _split(open_data(data, **read), split_name, seed)
-    if candidates != 0:
-        split = draw_candidates(split, 99 if candidates is None else candidates, seed)
+    split = draw_candidates(_split(open_data(data, **read), split_name, seed), seed=seed)
     split.save(out)
     facts = {
         "dataset": data,
@@ -228,19 +213,13 @@ def _prepare_partitions(
 ) -> PartitionedLog:
     """Prepare Parquet files by partitions of users."""
     from transcf.data.filters import filter_of
-    from transcf.data.partitioning import READING, prepare_parts
+    from transcf.data.partitioning import prepare_parts
 
     k_core, is_paper = filter_of(reading.pop("filter", "none"))
-    if split_name not in _ORDERS:
+    if is_paper or split_name not in _ORDERS:
+        what = "--filter paper" if is_paper else f"--split {split_name}"
         raise ParameterError(
-            f"--split {split_name} looks at all events at once: with --partitions use "
-            f"{', '.join(_ORDERS)}."
-        )
-    other = next((name for name in reading if name not in READING), None)
-    if other is not None:
-        raise ParameterError(
-            f"--read {other} does not go with --partitions, which reads only Parquet: leave one "
-            "out."
+            f"{what} looks at all events at once: prepare the log without --partitions."
         )
     numbers = count()
     with show_steps(4, "steps") as steps:
@@ -249,7 +228,6 @@ def _prepare_partitions(
             out,
             partitions=partitions,
             k_core=k_core,
-            paper_filter=is_paper,
             by=cast("Order", split_name),
             seed=seed,
             progress=lambda step: steps.reach(next(numbers), step),

@@ -13,15 +13,14 @@ from transcf.cli._options import (
     JsonFlag,
     ModelOptions,
     ReadingOptions,
-    RunOptions,
     Seed,
     Seeds,
     given_options,
     open_model,
-    parse_workers,
+    open_store,
     shared_options,
 )
-from transcf.cli._output import note, note_reading, print_json, print_table
+from transcf.cli._output import note_reading, print_json, print_table
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from transcf.experiments.results import CandidateResult
     from transcf.models.base import Recommender
 
-#: What a saved model does not determine; other options would be ignored.
-_OF_EVALUATION = {"data", "protocol", "ties", "subset", "lengths", "beyond", "as_json"}
+#: Options that a saved model leaves open; all others were set when it was fitted.
+_ALLOWED_WITH_MODEL = {"data", "protocol", "subset", "lengths", "beyond", "as_json"}
 
 
 @shared_options
@@ -43,14 +42,11 @@ def evaluate(
     reading: ReadingOptions,
     seeds: Seeds = 1,
     seed: Seed = 0,
-    *,
-    run: RunOptions,
     as_json: JsonFlag = False,
 ) -> None:
     """Fit a model on DATA and evaluate it; or evaluate a saved model.
 
     A saved model (DATA is its folder) is evaluated on the events that `fit --hold-out` left out.
-    With --workers, the processes need access to the folder of --store.
 
     Example: transcf evaluate events.csv --model ease --seeds 3
     """
@@ -58,14 +54,13 @@ def evaluate(
 
     if (path_of(data) / "model.json").is_file():
         given = given_options(context)
-        refused = [option for name, option in given.items() if name not in _OF_EVALUATION]
+        refused = [option for name, option in given.items() if name not in _ALLOWED_WITH_MODEL]
         if refused:
             raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
-        dataset, done = _evaluate_saved(data, evaluation)
+        dataset, result = _evaluate_saved(data, evaluation)
     else:
         from transcf.data.splitters import open_split
-        from transcf.experiments.comparison import candidate_workers
-        from transcf.experiments.experiment import Candidate, Experiment
+        from transcf.experiments.experiment import Candidate
         from transcf.experiments.results import CandidateResult
         from transcf.experiments.run import fit_and_evaluate
 
@@ -74,33 +69,24 @@ def evaluate(
         config = replace(evaluation.config(), with_validation=False)
         split = open_split(data, config.protocol, seed=seed, **reading.keywords())
         note_reading(split.train)
-        dataset, store, cluster = data, run.open_store(), parse_workers(run.workers)
-        numbers = range(seed, seed + seeds) if candidate.takes_seed else [seed]
-        if cluster is not None and len(numbers) > 1:
-            experiment = Experiment(split, config, numbers, store=store, dataset=data)
-            with candidate_workers([candidate], experiment, cluster):
-                done = experiment.run(candidate)
-        else:
-            if cluster is not None:
-                note("there is one run, so that no worker is of use.")
-            about, results = {"dataset": data, "model": name}, []
-            for number in numbers:
-                made = candidate.make(number)
-                results.append(fit_and_evaluate(made, split, config, store, about=about, wait=True))
-                if (error := results[-1].error) is not None:
-                    raise error
-            done = CandidateResult.of(name, results)
+        dataset, store = data, open_store()
+        about, results = {"dataset": data, "model": name}, []
+        for number in range(seed, seed + seeds) if candidate.takes_seed else [seed]:
+            made = candidate.make(number)
+            results.append(fit_and_evaluate(made, split, config, store, about=about, wait=True))
+            if (error := results[-1].error) is not None:
+                raise error
+        result = CandidateResult.of(name, results)
     if as_json:
-        print_json({"dataset": dataset, **done.to_dict()})
+        print_json({"dataset": dataset, **result.to_dict()})
     else:
-        _print(dataset, done)
+        _print(dataset, result)
 
 
 def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, CandidateResult]:
     """Evaluate a saved model on the events that were held out of its data."""
     from transcf.data.splitters import open_split, split_log
-    from transcf.experiments.results import CandidateResult
-    from transcf.experiments.run_result import RunResult
+    from transcf.experiments.results import CandidateResult, RunResult
 
     fitted = open_model(folder)
     origin = fitted.report_
@@ -146,18 +132,18 @@ def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], sp
         raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
 
 
-def _print(dataset: str, done: CandidateResult) -> None:
+def _print(dataset: str, result: CandidateResult) -> None:
     from transcf.data.report import counted
     from transcf.tables import legend
 
-    found = done.to_dict()
+    found = result.to_dict()
     full = found.get("full_ranking", {})
     rows = [
         (
             name,
             *(f"{entry[kind]:.4f}" for kind in ("mean", "se")),
             f"{entry['sd']:.4f}" if found["runs"] > 1 else None,
-            *([f"{full[name]['mean']:.4f}"] if full else []),  # which has all metrics, and more
+            *([f"{full[name]['mean']:.4f}"] if full else []),  # it has all these metrics
         )
         for name, entry in found["metrics"].items()
     ]
@@ -177,8 +163,8 @@ def _print(dataset: str, done: CandidateResult) -> None:
             "sd = spread of the seeds' means",
         ),
         *found["notes"],
-        f"fitted in {done.seconds:.1f} s"
-        + (f"; {done.stored} of {done.cells} from the store of runs" if done.stored else ""),
+        f"fitted in {result.seconds:.1f} s"
+        + (f"; {result.stored} of {result.cells} from the store of runs" if result.stored else ""),
     ]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
     print_table(title, columns, rows, notes=filter(None, notes))

@@ -47,7 +47,6 @@ def _open(folder: Path, url: str | None) -> Iterator[EventStore]:
 def list_events(
     folder: ModelDir,
     events: EventsOption = None,
-    user: Annotated[str | None, typer.Option(help="Only events of this user.")] = None,
     invalid: Annotated[
         bool, typer.Option("--invalid", help="Only events that no model can learn from.")
     ] = False,
@@ -78,7 +77,6 @@ def list_events(
             "invalid": invalid_reason(event, known.users, known.items, now),
         }
         for event in stored
-        if user is None or event.user == user
     ]
     rows = [row for row in rows if row["invalid"] or not invalid]
     shown = rows[-last:]

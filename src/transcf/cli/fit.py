@@ -67,8 +67,8 @@ def fit(
 
     Example: transcf fit events.csv --model transcf-mixture --out my-model
     """
-    from transcf.experiments.deploy import fit_for_use
     from transcf.experiments.experiment import Candidate
+    from transcf.experiments.run import fit_for_use
     from transcf.io.model_dir import check_replaceable
     from transcf.models.training import FitOptions
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
     from transcf.models.base import Recommender
-    from transcf.models.item_filters import Fallback
+    from transcf.models.tables import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
 _Out: TypeAlias = Annotated[
@@ -109,8 +109,7 @@ def recommend(
         )
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
-    from transcf.models.item_filters import Filters
-    from transcf.models.tables import recommendation_pieces
+    from transcf.models.tables import Filters, recommendation_pieces
 
     model = open_model(folder)
     policy = cast("Fallback", on_unknown)
@@ -149,7 +148,6 @@ def similar(
     item: Annotated[str | None, typer.Option(help="An item id.")] = None,
     user: Annotated[str | None, typer.Option(help="A user id.")] = None,
     k: _Length = 10,
-    out: _Out = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List items similar to an item, or users similar to a user.
@@ -158,13 +156,12 @@ def similar(
     """
     if (item is None) == (user is None):
         raise ParameterError("Say what to compare with: --item or --user.")
-    _check_out(out, as_json)
     model = open_model(folder)
     if item is not None:
         table = model.similar_items(model.items_.parse(item), k)
     else:
         table = model.similar_users(model.users_.parse(str(user)), k)
-    _show(f"Most similar by {model.name}", [table], out, as_json)
+    _show(f"Most similar by {model.name}", [table], None, as_json)
 
 
 def explain(
@@ -176,9 +173,6 @@ def explain(
         int,
         typer.Option(min=1, help="Past items with a positive effect, and half as many negative."),
     ] = 5,
-    with_seen: Annotated[
-        bool, typer.Option("--with-seen", help="Allow an item of the history.")
-    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain a recommendation by the user's past items.
@@ -191,10 +185,10 @@ def explain(
     target = model.items_.parse(item)
     if history is None:
         who = model.users_.parse(str(user))
-        found = model.explain(who, target, top, include_seen=with_seen)
+        found = model.explain(who, target, top, include_seen=True)
     else:
         listed = _parse_ids(model.items_, history, "--history")
-        found = model.explain_for(listed, target, top, include_seen=with_seen)
+        found = model.explain_for(listed, target, top, include_seen=True)
     if as_json:
         print_json(found.to_dict())
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Command, JsonFlag, StoreOption, open_store
+from transcf.cli._options import Command, JsonFlag, open_store
 from transcf.cli._output import note, print_facts, print_json, print_table
 from transcf.errors import ParameterError
 
@@ -26,7 +26,6 @@ Dataset = Annotated[str | None, typer.Option(help="Only runs on this data, as it
 def list_runs(
     model: Model = None,
     dataset: Dataset = None,
-    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List stored runs with their validation metric.
@@ -36,7 +35,7 @@ def list_runs(
     from transcf.experiments.store import COLUMNS
     from transcf.tables import Table, text_of
 
-    kept = open_store(store)
+    kept = _store()
     rows = _listed_runs(kept, model, dataset)
     if as_json:
         print_json([_facts(kept.read(row["key"])) for row in rows])
@@ -59,14 +58,13 @@ def list_runs(
 @app.command(cls=Command)
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
-    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one stored run: data, settings, metrics, times and validation curve.
 
     Example: transcf runs show 3f9a01
     """
-    kept = open_store(store)
+    kept = _store()
     entry = kept.read(kept.one_key(key))
     facts = _facts(entry)
     if as_json:
@@ -108,14 +106,13 @@ def remove(
         str | None, typer.Option("--all-on", metavar="DATA", help="All runs on this data.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    store: StoreOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Remove stored runs, by keys or by model and data.
 
     Example: transcf runs rm --all-of bpr --all-on events.csv
     """
-    kept = open_store(store)
+    kept = _store()
     if bool(keys) == bool(model or dataset):
         raise ParameterError(
             "Name the runs to remove: either by keys, or by --all-of and --all-on."
@@ -134,6 +131,13 @@ def remove(
         print_json({"removed": chosen})
     else:
         typer.echo(f"Removed {len(chosen):,} stored runs.")
+
+
+def _store() -> Store:
+    store = open_store()
+    if store is None:
+        raise ParameterError("--store none has no runs to show: name a folder.")
+    return store
 
 
 def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[dict[str, Any]]:

@@ -74,12 +74,10 @@ def serve(
     if demo and folder is not None:
         raise ParameterError("Name a DIR to serve, or give --demo.")
     try:
-        from transcf.serving.pages import plotly_script
         from transcf.serving.server import run
         from transcf.serving.settings import load_settings
     except ImportError as error:
         raise MissingExtraError("Serving a model", "serve") from error
-    plotly_script()  # raises now instead of at the first request for the page
     options: dict[str, Any] = {
         "items": items, "events": events, "host": host, "port": port, "workers": workers,
         "token_file": token_file,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -11,8 +13,10 @@ import typer
 from transcf.cli._options import (
     JsonFlag,
     OutFiles,
-    RunOptions,
+    Workers,
     command_line,
+    jobs_and_cluster,
+    open_store,
     shared_options,
     split_names,
 )
@@ -50,9 +54,8 @@ def study(
     ] = None,
     datasets: _Datasets = None,
     models: _Models = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of runs of every model.")] = None,
     *,
-    run: RunOptions,
+    workers: Workers = None,
     out: OutFiles = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -61,7 +64,7 @@ def study(
     Settings are chosen on validation data. Without NAME, list the studies of the library and show
     the format of a TOML file. Runs are cached, so that the same command continues a study that was
     interrupted, and several processes (--workers) share the work; they need access to the folder of
-    --store.
+    `transcf --store`.
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
@@ -72,14 +75,13 @@ def study(
         _print_studies(as_json)
         return
     plan = load_study(name).only(split_names(datasets), split_names(models))
-    plan = plan if seeds is None else replace(plan, seeds=seeds)
     if not any(plan.under(protocol, data) for data, protocol in plan.tables()):
         raise ParameterError(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
     check_outputs(out or [])
-    found = _run(plan, run)
+    found = _run(plan, workers)
     done = Results.of(name, plan.title, plan.metrics, found, command_line(context))
     if as_json:
         print_json(done.content)
@@ -102,7 +104,9 @@ def reproduce(
     models: _Models = None,
     budget: Annotated[
         str,
-        typer.Option(help="quick (4 settings of each model, 2 seeds) or full (20 and 5)."),
+        typer.Option(
+            help="quick (4 settings of each model, 2 seeds), medium (12 and 5) or full (30 and 5)."
+        ),
     ] = "full",
     protocols: Annotated[
         str | None,
@@ -112,7 +116,7 @@ def reproduce(
         ),
     ] = None,
     *,
-    run: RunOptions,
+    workers: Workers = None,
     out: OutFiles = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -122,13 +126,14 @@ def reproduce(
     reproduce-performance`): all models try the same number of settings with the same sampler on
     validation data. Runs are cached, so that the same command continues. The copies of Pinterest,
     Tradesy and Flixster differ from the paper's data, and are not compared with its values.
-    `analysis` takes --datasets and --out FOLDER.
+    `analysis` takes --datasets, --budget (of the forests) and --out FOLDER, where fitted
+    models are kept, so that the same command continues.
 
     Example: transcf reproduce performance --datasets delicious --budget quick
     """
     if table == "analysis":
         folder = out[0] if out else None
-        _reproduce_analysis(split_names(datasets), folder, as_json)
+        _reproduce_analysis(split_names(datasets), budget, folder, as_json)
         return
     from transcf.experiments.results import Results
     from transcf.paper.reproduction import load_table, with_shape
@@ -141,10 +146,15 @@ def reproduce(
         protocols=split_names(protocols),
     )
     check_outputs(out or [])
-    found = _run(plan, run)
     name, command = f"reproduce-{table}", command_line(context)
-    found = [with_shape(plan, comparison) for comparison in found]
-    done = Results.of(name, plan.title, plan.metrics, found, command, budget=budget)
+    about = partial(Results.of, name, plan.title, plan.metrics, command=command, budget=budget)
+
+    def keep(tables: list[Comparison]) -> None:
+        for path in (one for one in out or [] if one.suffix == ".json"):
+            about(tables).write(path)
+
+    found = [with_shape(plan, comparison) for comparison in _run(plan, workers, keep)]
+    done = about(found)
     if as_json:
         print_json(done.content)
     else:
@@ -155,15 +165,24 @@ def reproduce(
         raise typer.Exit(INTERRUPTED)
 
 
-def _run(plan: Study, run: RunOptions) -> list[Comparison]:
-    """Run all tables of a study; raise the first error if no model could be fitted."""
+def _run(
+    plan: Study, workers: str | None, keep: Callable[[list[Comparison]], None] = lambda tables: None
+) -> list[Comparison]:
+    """Run all tables of a study; raise the first error if no model could be fitted.
+
+    `keep` is called with all tables so far after each finished model.
+    """
     from transcf.experiments.study import run_study, study_workers
 
-    store = run.open_store()
+    store = open_store()
     total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
-    sharing = study_workers(plan, store, *run.jobs_and_cluster())
+    sharing = study_workers(plan, store, *jobs_and_cluster(workers))
     with show_steps(total, "models") as steps, sharing:
-        found = list(run_study(plan, steps.report, steps.counted, store))
+        found: list[Comparison] = []
+        for table in run_study(
+            plan, steps.report, steps.counted, store, lambda partial: keep([*found, partial])
+        ):
+            found.append(table)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     return found
@@ -196,32 +215,25 @@ def _print_results(plan: Study, results: Results) -> None:
         print_result(published)
 
 
-def _reproduce_analysis(datasets: list[str] | None, out: Path | None, as_json: bool) -> None:
-    """Run the analyses of some datasets, or of all, and the example in two dimensions."""
+def _reproduce_analysis(
+    datasets: list[str] | None, budget: str, out: Path | None, as_json: bool
+) -> None:
+    """Run the analyses of some datasets, or of all."""
     from transcf.paper.reproduction import PLANS, check_datasets, reproduce
-    from transcf.paper.tastes import toy
 
     names = check_datasets(PLANS if datasets is None else datasets)
     check_folder(out)
+    kept = None if out is None else out / "models"
     found = []
     with show_steps(len(names), "datasets") as steps:
         for name in steps.counted(names):
-            done = reproduce(name, on_progress=steps.report)
+            done = reproduce(name, budget, models=kept, on_progress=steps.report)
             found.append(done)
             if out is not None:
                 done.write(out)
-    picture = toy()
-    if out is not None:
-        picture.write(out)
     if as_json:
-        print_json({"datasets": [each.to_dict() for each in found], "toy": picture.to_dict()})
+        print_json({"datasets": [each.to_dict() for each in found]})
         return
     for each in found:
+        print_result(each.table)
         print_analyses(each.analyses, {})
-        if len(beside := each.beside()):
-            rows = [
-                (*row[:2], *("-" if value is None else f"{value:.2f}" for value in row[2:]))
-                for row in beside.iter_rows()
-            ]
-            print_table(f"{each.dataset}: published and ours, in per cent", beside.columns, rows)
-    print_analyses([picture], {})

@@ -15,8 +15,10 @@ from transcf.cli._options import (
     ModelOptions,
     Protocol,
     ReadingOptions,
-    RunOptions,
     Seed,
+    Workers,
+    jobs_and_cluster,
+    open_store,
     shared_options,
 )
 from transcf.cli._output import (
@@ -70,7 +72,7 @@ def tune(
     *,
     reading: ReadingOptions,
     seed: Seed = 0,
-    run: RunOptions,
+    workers: Workers = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search for the best settings of a model on validation data.
@@ -86,12 +88,12 @@ def tune(
     from transcf.experiments.tune import tune as search
     from transcf.experiments.tune_result import check_plots
 
-    jobs, cluster = run.jobs_and_cluster()
+    jobs, cluster = jobs_and_cluster(workers)
     name, start, params = model.read(data)
     is_folder = out is not None and out.suffix != ".toml"
     if out is not None and is_folder:
         check_plots(out)
-    store = run.open_store()
+    store = open_store()
     split = open_split(data, protocol, seed=seed, **reading.keywords())
     note_reading(split.train)
     with _show_progress(trials) as on_trial:

@@ -6,7 +6,8 @@ full disk, no permission) is a `WriteError` in one sentence, and leaves the targ
 
 The hidden folder holds a file `transcf.lock`, which its writer keeps locked. The system releases
 the lock when the writer ends in any way, so the next writer of the same target removes folders
-whose lock is free. Where locks are not supported, nothing is ever removed.
+whose lock is free. Where locks are not supported, nothing is ever removed. (Not by `filelock`: its
+import takes longer than most writes.)
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from transcf.errors import TransCFError, WriteError
+from transcf.errors import DataError, TransCFError, WriteError
 from transcf.interrupts import remove_folder, temporary, uninterrupted
 
 try:
@@ -37,12 +38,11 @@ _LOCK, _NEW, _OLD = "transcf.lock", "new", "old"
 _NAME_BYTES = 200
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
-_FULL = "the disk is full: free some space or choose another place"
 #: Polars reports this, without the system's number, if it cannot write the end of a Parquet file.
 _FOOTER = "Invalid thrift: transport error"
 _FORBIDDEN = "there is no permission to write there: choose another place or ask for it"
 _REASONS = {
-    errno.ENOSPC: _FULL,
+    errno.ENOSPC: "the disk is full: free some space or choose another place",
     errno.EDQUOT: "the quota of disk space is used up: free some of it or choose another place",
     errno.EFBIG: "it grows beyond the size that is allowed here (see ulimit -f): raise the limit "
     "or choose another place",
@@ -64,12 +64,6 @@ def atomic_write(target: Path) -> Iterator[Path]:
 
     Raises:
         WriteError: The system refuses to write it.
-
-    Example:
-        >>> with atomic_write(Path("table.csv")) as path:
-        ...     _ = path.write_text("a,b")
-        >>> Path("table.csv").read_text()
-        'a,b'
     """
     with _write_errors(target):
         if _exists(target) and target.is_symlink():
@@ -111,44 +105,24 @@ def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
             _flush(target.parent)
 
 
-def is_taken(target: Path) -> bool:
-    """Return whether anything exists at a path.
+def check_free(target: Path, is_ours: Callable[[Path], bool], what: str) -> None:
+    """Raise a `DataError` if a folder holds something else than what is written there."""
+    is_used = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    if is_used and not is_ours(target):
+        raise DataError(f"{target} exists and is not {what}: choose another folder or remove it.")
 
-    Raises:
-        WriteError: There cannot be a file or folder of that name.
-    """
+
+def is_taken(target: Path) -> bool:
+    """Return whether anything exists at a path; raise a `WriteError` if nothing can be there."""
     with _write_errors(target):
         return _exists(target)
 
 
-def try_lock(handle: int) -> bool:
-    """Lock an open file unless another process or handle holds it; closing the file unlocks it.
-
-    Raises:
-        OSError: There are no locks on this system or file system.
-    """
-    try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        elif os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    except (BlockingIOError, PermissionError):  # the first on POSIX, the second on Windows
-        return False
-    return True
-
-
 @contextmanager
 def workspace(target: Path) -> Iterator[tuple[Path, int]]:
-    """Make a hidden folder next to the target, with a folder `new`, and remove it at the end.
+    """Yield a hidden folder next to the target, with a folder `new`, and permissions of new files.
 
     Those that killed writers of the same target left behind are removed first.
-
-    Yields:
-        The folder, and the permissions of new files in it: those of the umask and default ACLs.
     """
     remove_abandoned(target)
     with temporary(partial(_make, target), partial(_close, target)) as (folder, lock):
@@ -172,10 +146,30 @@ def _remove_if_abandoned(folder: Path, target: Path) -> None:
         folder.rmdir()  # killed before it began; fails, as it should, if anything is inside
         return
     try:
-        if try_lock(lock):
+        if _try_lock(lock):
             _remove(folder, target)
     finally:
         os.close(lock)
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock an open file until it is closed; False if another process or handle holds it.
+
+    Raises:
+        OSError: There are no locks on this system.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    except (BlockingIOError, PermissionError):  # the first on POSIX, the second on Windows
+        return False
+    return True
 
 
 def _make(target: Path) -> tuple[Path, int]:
@@ -188,7 +182,7 @@ def _make(target: Path) -> tuple[Path, int]:
         except FileNotFoundError:
             continue  # another writer saw it empty and removed it as abandoned
         try:
-            is_ours = try_lock(lock)
+            is_ours = _try_lock(lock)
         except OSError:
             is_ours = True  # no locks here, hence no writer removes it as abandoned
         if is_ours and (folder / _LOCK).exists():
@@ -270,10 +264,7 @@ def _exists(target: Path) -> bool:
 
 @contextmanager
 def _write_errors(target: Path) -> Iterator[None]:
-    """Convert errors of the system to a `WriteError`.
-
-    Polars and safetensors have errors of their own, with the system's number in their text.
-    """
+    """Convert errors of the system, and those of polars and safetensors, to a `WriteError`."""
     try:
         yield
     except (TransCFError, ConnectionError, TimeoutError):

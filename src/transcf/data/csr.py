@@ -1,25 +1,33 @@
-"""Items of users: `Csr`, a binary sparse matrix by rows, and `Histories`, in order of time."""
+"""Items of users: `Csr`, a binary sparse matrix by rows; `Histories`, in order of time.
+
+`order_by_user` sorts events by user and item and merges repeated pairs: large logs by compiled
+kernels in two threads, others by numpy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.data.ids import Rows
+from transcf.data.ids import MANY_EVENTS, Rows
+
+_Offsets: TypeAlias = npt.NDArray[np.int64]
+_Ratings: TypeAlias = npt.NDArray[np.float32] | None
+_Times: TypeAlias = npt.NDArray[np.int64] | None
+
+#: Ranges that are sorted in parallel.
+_RANGES = 2
 
 
-def offsets(counts: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return where each row begins, and where the last one ends, (n + 1,).
-
-    Example:
-        >>> offsets([2, 0, 3]).tolist()
-        [0, 2, 2, 5]
-    """
+def offsets(counts: npt.ArrayLike) -> _Offsets:
+    """Return where each row begins, and where the last one ends, (n + 1,)."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
@@ -33,7 +41,7 @@ class Csr:
         n_columns: Width of the matrix.
     """
 
-    indptr: npt.NDArray[np.int64]
+    indptr: _Offsets
     indices: npt.NDArray[np.int32]
     n_columns: int
 
@@ -70,9 +78,7 @@ class Csr:
 
     def transposed(self) -> Csr:
         """Return the matrix by columns."""
-        ones = np.ones(len(self.indices), np.int8)
-        shape = (self.n_rows, self.n_columns)
-        by_column = sp.csr_array((ones, self.indices, self.indptr), shape=shape).tocsc()
+        by_column = self.to_scipy(np.int8).tocsc()
         indices = by_column.indices.astype(np.int32, copy=False)
         return Csr(by_column.indptr.astype(np.int64), indices, self.n_rows)
 
@@ -101,31 +107,28 @@ class Histories:
         indptr: (n + 1,) int64, where each history starts.
         items: (n_events,) int32 item rows, oldest first; no item twice in a history.
         n_items: Number of items.
+
+    Example:
+        >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
+        >>> both[0].tolist(), both.matrix.indices.tolist()
+        ([4, 1], [1, 4, 2])
     """
 
-    indptr: npt.NDArray[np.int64]
+    indptr: _Offsets
     items: Rows
     n_items: int
 
     @classmethod
     def of(cls, lists: Sequence[Rows], n_items: int) -> Histories:
-        """Combine single histories.
-
-        Example:
-            >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
-            >>> both[0].tolist(), both.matrix.indices.tolist()
-            ([4, 1], [1, 4, 2])
-        """
+        """Combine single histories."""
         indptr = offsets([len(history) for history in lists])
         items = np.concatenate([*lists, np.empty(0, np.int32)]).astype(np.int32)
         return cls(indptr, items, n_items)
 
     def __len__(self) -> int:
-        """Return the number of users."""
         return len(self.indptr) - 1
 
     def __getitem__(self, row: int) -> Rows:
-        """Return the items of one user, oldest first."""
         return self.items[self.indptr[row] : self.indptr[row + 1]]
 
     def take(self, rows: npt.NDArray[np.integer]) -> Histories:
@@ -134,13 +137,7 @@ class Histories:
         return Histories(taken.indptr, taken.indices, self.n_items)
 
     def among(self, items: npt.NDArray[np.bool_]) -> Histories:
-        """Return the histories without the items outside a mask, (n_items,).
-
-        Example:
-            >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
-            >>> both.among(np.arange(5) < 4).indptr.tolist()
-            [0, 1, 2]
-        """
+        """Return the histories without the items outside a mask, (n_items,)."""
         kept = items[self.items]
         return Histories(offsets(kept)[self.indptr], self.items[kept], self.n_items)
 
@@ -163,3 +160,132 @@ class Histories:
     def matrix(self) -> Csr:
         """The same as a matrix: item rows ascending."""
         return Csr(self.indptr, self.items[self.by_item], self.n_items)
+
+
+class Ordered(NamedTuple):
+    """Events in order, each pair once; `positions` are their places in the source."""
+
+    indptr: _Offsets
+    items: Rows
+    positions: npt.NDArray[np.int64]
+    ratings: _Ratings
+    timestamps: _Times
+
+
+def order_by_user(
+    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
+) -> Ordered:
+    """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`."""
+    order = _order_many if len(users) >= MANY_EVENTS else _order_few
+    return order(users, items, n_users, n_items, ratings, timestamps)
+
+
+def _order_few(
+    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
+) -> Ordered:
+    """Order events by a stable sort; the winner of each pair is its last event."""
+    pairs = users.astype(np.int64) * n_items + items
+    events = np.argsort(pairs, kind="stable")
+    repeated = pairs[events[1:]] == pairs[events[:-1]]
+    if repeated.any():
+        keys = [pairs]  # the last key of `lexsort` is the first to sort by
+        if timestamps is not None:
+            keys.insert(0, timestamps)
+        if ratings is not None:  # any rating is above NaN
+            is_known = ~np.isnan(ratings)
+            keys = [np.where(is_known, ratings, 0), is_known, *keys]
+        events = np.lexsort(keys)[~np.append(repeated, False)]
+    return Ordered(
+        offsets(np.bincount(users[events], minlength=n_users)),
+        items[events],
+        events,
+        None if ratings is None else ratings[events],
+        None if timestamps is None else timestamps[events],
+    )
+
+
+def _order_many(
+    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
+) -> Ordered:
+    """Order events by kernels; the result does not depend on the number of ranges."""
+    from transcf.kernels import sorting
+
+    times = np.empty(0, np.int64) if timestamps is None else timestamps
+    scores = np.empty(0, np.float32) if ratings is None else ratings
+    with ThreadPoolExecutor(_RANGES) as pool:
+        indptr, packed, scratch = _sort(users, items, n_users, n_items, pool)
+
+        def merge(first: int, end: int) -> _Offsets:
+            return sorting.merge_repeats(indptr[first : end + 1], packed, times, scores)
+
+        firsts, ends = _bounds(indptr)
+        counts = np.concatenate(list(pool.map(merge, firsts, ends)))
+        starts = offsets(counts)
+        size = int(starts[-1])
+        # Fresh pages cost more than the copying: the memory of the sort holds the positions.
+        ordered = Ordered(
+            starts,
+            np.empty(size, dtype=np.int32),
+            scratch.view(np.int64)[:size],
+            None if ratings is None else np.empty(size, dtype=np.float32),
+            None if timestamps is None else np.empty(size, dtype=np.int64),
+        )
+
+        def fill(first: int, end: int) -> None:
+            part = slice(starts[first], starts[end])
+            kept = ordered.positions[part]
+            sorting.unpack(packed, indptr[first], ordered.items[part], kept)
+            for source, target in ((ratings, ordered.ratings), (timestamps, ordered.timestamps)):
+                if source is not None and target is not None:
+                    source.take(kept, out=target[part], mode="clip")
+
+        list(pool.map(fill, firsts, ends))
+    return ordered
+
+
+def _sort(
+    users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor
+) -> tuple[_Offsets, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Sort by user, item and place, in two counting sorts.
+
+    Return offsets of the users, item and event packed in a word, and memory of the same size.
+    """
+    from transcf.kernels import sorting
+
+    by_item, packed = (np.empty(len(users), dtype=np.uint64) for _ in range(2))
+    cuts = [len(users) * part // _RANGES for part in range(_RANGES + 1)]
+    firsts, ends = cuts[:-1], cuts[1:]
+    counts = pool.map(lambda a, b: sorting.count_keys(items[a:b], n_items), firsts, ends)
+    starts, places = _places(list(counts))
+
+    def place_items(first: int, end: int, to: _Offsets) -> None:
+        sorting.place_by_item(users, items, first, end, to, by_item)
+
+    list(pool.map(place_items, firsts, ends, places))
+
+    def count_users(first: int, end: int) -> _Offsets:
+        return sorting.count_owners(by_item[starts[first] : starts[end]], n_users)
+
+    def place_users(first: int, end: int, to: _Offsets) -> None:
+        sorting.place_by_user(by_item, starts, first, end, to, packed)
+
+    firsts, ends = _bounds(starts)
+    indptr, places = _places(list(pool.map(count_users, firsts, ends)))
+    list(pool.map(place_users, firsts, ends, places))
+    return indptr, packed, by_item
+
+
+def _places(counts: Sequence[_Offsets]) -> tuple[_Offsets, list[_Offsets]]:
+    """Return offsets of the keys, and for each range where its share of each key goes."""
+    starts = offsets(sum(counts))
+    places = [starts[:-1].copy()]
+    for count in counts[:-1]:
+        places.append(places[-1] + count)
+    return starts, places
+
+
+def _bounds(starts: _Offsets) -> tuple[list[int], list[int]]:
+    """Cut keys into ranges with about as many entries each; return first and end keys."""
+    shares = np.arange(1, _RANGES) * starts[-1] // _RANGES
+    cuts = [0, *np.searchsorted(starts, shares).tolist(), len(starts) - 1]
+    return cuts[:-1], cuts[1:]

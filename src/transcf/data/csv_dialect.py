@@ -13,11 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.tables import TableSource, by_role
+from transcf.data.tables import TableSource, by_role, first_line
 from transcf.data.validate import Role, Roles
 from transcf.errors import DataError, ParameterError, shown
 
@@ -29,7 +28,7 @@ _SEPARATORS = (",", "\t", ";", "|", "::")
 _STAND_INS = (b"\x1f", b"\x1e", b"\x1d", b"\x1c")
 _BOM = codecs.BOM_UTF8
 #: Lines with nothing but spaces on them; a tab may separate columns.
-_BLANK_LINES = re.compile(rb"(?: *\r?\n)+")
+_BLANK_LINES = re.compile(rb"(?: *\r?\n)*")
 #: The names of the columns are within this many bytes.
 _HEADER_BYTES = 1 << 20
 #: Types of numeric columns.
@@ -51,7 +50,6 @@ class Dialect:
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        """Check the values."""
         if not isinstance(self.header, bool):
             raise ParameterError(
                 f"header={shown(self.header)} is not allowed; it is True or False."
@@ -71,6 +69,19 @@ class Dialect:
             ) from problem
 
 
+def start_of(content: Content, size: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file."""
+    if isinstance(content, bytes):
+        return content[:size]
+    with content.open("rb") as file:
+        return file.read(size)
+
+
+def all_bytes(content: Content) -> bytes:
+    """Return all bytes of a file."""
+    return content if isinstance(content, bytes) else content.read_bytes()
+
+
 def read_utf8(path: Path, content: Content, encoding: str) -> Content:
     """Return the contents of a text file in UTF-8; a file that is in UTF-8 is not read."""
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
@@ -84,15 +95,14 @@ def read_utf8(path: Path, content: Content, encoding: str) -> Content:
 
 def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSource:
     """Open delimited text in UTF-8: find the separator and the names of the columns."""
+    has_bom = start_of(content).startswith(_BOM)
     start = start_of(content).removeprefix(_BOM)
     if b"\r" in start and b"\n" not in start:  # line ends of old Macs
-        content = all_bytes(content).replace(b"\r", b"\n")
-        start = start.replace(b"\r", b"\n")
-    above = _BLANK_LINES.match(start)
-    blank = above.end() if above else 0
+        content, start = all_bytes(content).replace(b"\r", b"\n"), start.replace(b"\r", b"\n")
+    blank = len(_BLANK_LINES.match(start)[0])  # type: ignore[index]  # it matches nothing, too
     first = _first_line(start[blank:], quoted=True)
     separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
-    if blank or (not dialect.header and start_of(content).startswith(_BOM)):
+    if blank or (has_bom and not dialect.header):
         content = all_bytes(content).removeprefix(_BOM)[blank:]
     if len(separator.encode()) > 1:
         content = all_bytes(content)
@@ -105,25 +115,19 @@ def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSou
     if dialect.header:
         _check_header(path, first, separator)
     text = _Text(path, content, separator, quote, dialect.header, start[:blank].count(b"\n"))
-    columns = tuple(text.columns)
+    names = text.columns
     if not dialect.header:
-        columns = tuple(str(number) for number in range(1, len(columns) + 1))
+        names = [str(number) for number in range(1, len(names) + 1)]
     return TableSource(
-        str(path), columns, text.read, True, has_header=dialect.header, locate=text.locate
+        str(path), tuple(names), text.read, True, has_header=dialect.header, locate=text.locate
     )
 
 
 @dataclass(frozen=True)
 class _Text:
-    """Delimited text that polars can read.
+    """Delimited text that polars can read: in UTF-8, with a separator of one byte.
 
-    Attributes:
-        path: The file, for messages.
-        content: Its text, in UTF-8 and separated by a single byte.
-        separator: That byte.
-        quote: What fields may be quoted by; empty where a stand-in replaces the separator.
-        header: Whether the first line names the columns.
-        skipped: Lines of the file before the content.
+    `quote` is empty where a stand-in replaces the separator; `skipped` lines come before.
     """
 
     path: Path
@@ -173,7 +177,7 @@ class _Text:
         if sum(not column.null_count() for column in frame) <= 1:
             blank = self._blank_rows()
             if len(blank) == len(frame):
-                frame = frame.filter(pl.Series(~blank))
+                frame = frame.filter(~pl.Series(blank, dtype=pl.Boolean))
         return by_role(frame, roles)
 
     def locate(self, row: int) -> str:
@@ -186,8 +190,8 @@ class _Text:
             pass  # a field is longer than the module accepts: name the row
         return f"{self.path}: row {row + 1:,}"
 
-    def _blank_rows(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """(n,) which rows of polars are blank lines."""
+    def _blank_rows(self) -> list[bool]:
+        """Return which rows of polars are blank lines."""
         text = all_bytes(self.content)
         if not self.quote or self.quote.encode() not in text:
             blank = [not line.strip() for line in text.removesuffix(b"\n").split(b"\n")]
@@ -195,8 +199,8 @@ class _Text:
             try:
                 blank = [_is_blank(fields) for fields in self._reader()]
             except csv.Error:
-                return np.zeros(0, dtype=bool)
-        return np.array(blank[self.header :], dtype=bool)
+                return []
+        return blank[self.header :]
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the first line and the fields of each record that is not blank."""
@@ -236,21 +240,7 @@ class _Text:
                     )
         except (csv.Error, StopIteration):
             pass
-        reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
-        return DataError(f"{self.path} cannot be read as delimited text: {reason}.")
-
-
-def start_of(content: Content, size: int = 1 << 16) -> bytes:
-    """Return the first bytes of a file."""
-    if isinstance(content, bytes):
-        return content[:size]
-    with content.open("rb") as file:
-        return file.read(size)
-
-
-def all_bytes(content: Content) -> bytes:
-    """Return all bytes of a file."""
-    return content if isinstance(content, bytes) else content.read_bytes()
+        return DataError(f"{self.path} cannot be read as delimited text: {first_line(problem)}.")
 
 
 def _check_header(path: Path, header: str, separator: str) -> None:
@@ -258,15 +248,14 @@ def _check_header(path: Path, header: str, separator: str) -> None:
     try:
         fields = next(csv.reader([header], delimiter=separator), [])
     except csv.Error as problem:
+        reason = str(problem).split(" - ")[0]
         raise DataError(
-            f"{path}: its first line cannot be read as names of columns: "
-            f"{str(problem).split(' - ')[0]}."
+            f"{path}: its first line cannot be read as names of columns: {reason}."
         ) from problem
-    for name, times in Counter(fields).items():
-        if name and times > 1:
-            raise DataError(
-                f"{path}: its first line names column {name!r} twice; rename one of them."
-            )
+    if double := next((n for n, times in Counter(fields).items() if n and times > 1), None):
+        raise DataError(
+            f"{path}: its first line names column {double!r} twice; rename one of them."
+        )
 
 
 def _first_line(start: bytes, *, quoted: bool) -> str:
@@ -298,5 +287,5 @@ def _undecodable(
     line = raw.count(b"\n", 0, getattr(problem, "start", 0)) + 1 + skipped
     return DataError(
         f"{path}: line {line:,} is not {encoding} text; name its encoding with encoding=... (in a "
-        f"shell: --read encoding=latin-1, for one)."
+        "shell: --read encoding=latin-1, for one)."
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ from transcf.data.csv_dialect import (
     read_utf8,
     start_of,
 )
-from transcf.data.parquet_check import damage_of, damage_of_file
-from transcf.data.tables import TableSource, by_role, frame_source
+from transcf.data.parquet_check import damage_of
+from transcf.data.tables import TableSource, by_role, first_line, frame_source
 from transcf.data.validate import Roles
 from transcf.errors import DataError, ParameterError, shown
 
@@ -40,8 +40,6 @@ DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
 ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
-#: Limit of files in a folder, so that a path such as "/" gives an error instead of a long search.
-_MOST_FILES = 100_000
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
@@ -50,10 +48,6 @@ def path_of(value: str | PathLike[str]) -> Path:
 
     Raises:
         ParameterError: It is not a path, or the home folder that it names does not exist.
-
-    Example:
-        >>> path_of("~/model") == Path.home() / "model"
-        True
     """
     if not isinstance(value, str | PathLike):
         raise ParameterError(f"{shown(value)} is not a path: give text or a pathlib.Path.")
@@ -65,23 +59,18 @@ def path_of(value: str | PathLike[str]) -> Path:
 
 def user_path(spec: str | PathLike[str]) -> Path:
     """Return the path of a source of data, with `~` expanded; raise if the system rejects it."""
-    if not isinstance(spec, str | PathLike):
-        raise ParameterError(f"{shown(spec)} is not a path: give text or a pathlib.Path.")
-    text = fspath(spec)
+    path = path_of(spec)
     try:
-        path = Path(text).expanduser()
         path.exists()
-    except (OSError, ValueError, RuntimeError) as problem:
+    except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise DataError(f"{shown(text)} is no path that can be read: {reason}.") from problem
+        raise DataError(f"{shown(str(path))} is no path that can be read: {reason}.") from problem
     return path
 
 
 def ending_of(path: Path) -> str | None:
     """Return the known ending of a file name, `.gz` aside, or None."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     return suffixes[-1] if suffixes and suffixes[-1] in ENDINGS else None
 
 
@@ -107,18 +96,20 @@ def files_of(spec: str | PathLike[str]) -> list[Path]:
 
 
 def _folder_files(folder: Path) -> list[Path]:
-    inside = list(islice(_visible_files(folder), _MOST_FILES + 1))
-    if len(inside) > _MOST_FILES:
-        raise DataError(
-            f"{folder} is a folder with more than {_MOST_FILES:,} files in it: name those that "
-            f"belong to the log."
-        )
-    files = sorted(path for path in inside if ending_of(path))
+    files = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        visible = (Path(place, name) for name in names if not name.startswith((".", "_")))
+        files += [path for path in visible if ending_of(path)]
     if not files:
         raise DataError(
             f"{folder} is a folder without files that end in {', '.join(ENDINGS)}: name a file."
         )
-    kinds = {_kind_of_file(path): path for path in reversed(files)}
+    files.sort()
+    kinds = {}
+    for path in reversed(files):
+        ending = ending_of(path)
+        kinds[next(kind for kind in (DELIMITED, JSON_LINES, PARQUET) if ending in kind)] = path
     if len(kinds) > 1:
         one, other, *_ = sorted(path.relative_to(folder) for path in kinds.values())
         raise DataError(
@@ -126,17 +117,6 @@ def _folder_files(folder: Path) -> list[Path]:
             f"belong to the log, such as {folder}/*{one.suffix}."
         )
     return files
-
-
-def _visible_files(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        yield from (Path(place, name) for name in names if not name.startswith((".", "_")))
-
-
-def _kind_of_file(path: Path) -> tuple[str, ...]:
-    ending = ending_of(path)
-    return next(kind for kind in (DELIMITED, JSON_LINES, PARQUET) if ending in kind)
 
 
 def files_source(paths: Sequence[Path], dialect: Dialect) -> TableSource:
@@ -180,7 +160,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
     if ending is None:
         raise DataError(
             f"{path} has an ending that is not known: it has to be one of {', '.join(ENDINGS)}, "
-            f"with or without .gz."
+            "with or without .gz."
         )
     content: Content = unpack(path) if path.suffix.lower() == ".gz" else path
     _check_mark(path, content, ending)
@@ -193,7 +173,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
     if b"\0" in start:
         raise DataError(
             f"{path} ends in {ending} but holds binary data, not UTF-8 text: if it is text, name "
-            f"its encoding with encoding=... (in a shell: --read encoding=utf-16, for one)."
+            "its encoding with encoding=... (in a shell: --read encoding=utf-16, for one)."
         )
     if ending in JSON_LINES:
         return _json_source(path, content)
@@ -203,8 +183,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
 def unpack(path: Path) -> bytes:
     """Return the contents of a gzipped file."""
     try:
-        with gzip.open(path) as packed:
-            return packed.read()
+        return gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
         raise DataError(
             f"{path} ends in .gz but is no intact gzip file ({problem}): unpack or fetch it again."
@@ -213,66 +192,42 @@ def unpack(path: Path) -> bytes:
 
 def unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
     """Return the error about a file that cannot be read."""
-    reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
-    return DataError(f"{path} cannot be read as {kind}: {reason}.")
+    return DataError(f"{path} cannot be read as {kind}: {first_line(problem)}.")
 
 
 def _check_mark(path: Path, content: Content, ending: str) -> None:
     """Compare the first bytes with what the ending says."""
-    start = start_of(content)
-    packed = isinstance(content, bytes)
-    if start.startswith(_GZIP):
-        remedy = " twice: unpack it once" if packed else f": rename it to {path.name}.gz"
-        raise DataError(f"{path} ends in {path.suffix} but is gzipped{remedy}.")
+    start, packed = start_of(content), isinstance(content, bytes)
     is_parquet = start.startswith(_PARQUET_MARK)
-    if ending in PARQUET and not is_parquet:
-        raise DataError(f"{path} ends in {ending} but is not a Parquet file.")
-    if ending not in PARQUET and is_parquet:
+    found = None
+    if start.startswith(_GZIP):
+        found = "is gzipped" + (" twice" if packed else f": rename it to {path.name}.gz")
+    elif ending in PARQUET and not is_parquet:
+        found = "is not a Parquet file"
+    elif ending not in PARQUET and is_parquet:
         better = path.with_suffix(".parquet").name if not packed else f"{path.stem}.parquet.gz"
-        raise DataError(f"{path} ends in {ending} but is a Parquet file: rename it to {better}.")
+        found = f"is a Parquet file: rename it to {better}"
+    if found:
+        raise DataError(f"{path} ends in {path.suffix} but {found}.")
 
 
 def check_names(sources: Sequence[TableSource], roles: Roles) -> None:
     """Raise if a file lacks a column that the first one has."""
     for source in sources:
-        for name in roles.values():
-            if name not in source.columns:
-                raise DataError(
-                    f"{source.label} has no column {name!r}, which {sources[0].label} has."
-                )
+        if lacking := [name for name in roles.values() if name not in source.columns]:
+            raise DataError(
+                f"{source.label} has no column {lacking[0]!r}, which {sources[0].label} has."
+            )
 
 
 def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[TableSource]) -> None:
     """Raise if columns of one name hold different kinds of values."""
-    odd = _odd_one(kinds)
+    odd = next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
     if odd is not None:
         raise DataError(
             f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
             f"{sources[odd].label}: make it the same in both."
         )
-
-
-def _concat(
-    frames: Sequence[pl.DataFrame], sources: Sequence[TableSource], roles: Roles
-) -> pl.DataFrame:
-    """Concatenate the rows of files; ids must be of the same kind in all of them."""
-    for role, column in roles.items():
-        kinds = [frame[role].dtype for frame in frames]
-        if not sources[0].is_text:
-            check_kinds(column, kinds, sources)
-        elif _odd_one(kinds) is not None:
-            # As text, a value of the other kind can be found and named.
-            frames = [frame.with_columns(pl.col(role).cast(pl.String)) for frame in frames]
-        if isinstance(kinds[0], pl.Datetime) and len(set(kinds)) > 1:
-            moment = pl.Datetime("us", None if kinds[0].time_zone is None else "UTC")
-            columns = (frame[role].cast(moment, strict=False) for frame in frames)
-            frames = [frame.with_columns(c) for frame, c in zip(frames, columns, strict=True)]
-    return pl.concat(frames, how="vertical_relaxed")
-
-
-def _odd_one(kinds: Sequence[pl.DataType]) -> int | None:
-    """Return the first that differs from the one at the front."""
-    return next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -281,6 +236,24 @@ def _kind(dtype: pl.DataType) -> str:
     if isinstance(dtype, pl.Datetime):
         return "moment" if dtype.time_zone is None else "moment with a time zone"
     return "text" if isinstance(dtype, pl.Categorical | pl.Enum) else str(dtype.base_type())
+
+
+def _concat(
+    frames: Sequence[pl.DataFrame], sources: Sequence[TableSource], roles: Roles
+) -> pl.DataFrame:
+    """Concatenate the rows of files; values must be of the same kind in all of them."""
+    for role, column in roles.items():
+        kinds = [frame[role].dtype for frame in frames]
+        common: pl.DataType | None = None
+        if not sources[0].is_text:
+            check_kinds(column, kinds, sources)
+        elif len({_kind(kind) for kind in kinds}) > 1:
+            common = pl.String()  # as text, a value of the other kind can be found and named
+        if isinstance(kinds[0], pl.Datetime) and len(set(kinds)) > 1:
+            common = pl.Datetime("us", None if kinds[0].time_zone is None else "UTC")
+        if common is not None:
+            frames = [f.with_columns(f[role].cast(common, strict=False)) for f in frames]
+    return pl.concat(frames, how="vertical_relaxed")
 
 
 def parquet_schema(file: io.BytesIO | Path) -> pl.Schema:
@@ -299,7 +272,7 @@ def _parquet_source(path: Path, content: Content) -> TableSource:
         except (PolarsError, PanicException, OSError) as problem:
             raise unreadable(path, "Parquet", problem) from problem
 
-    damage = damage_of(content) if isinstance(content, bytes) else damage_of_file(content)
+    damage = damage_of(content)
     if damage is not None:
         raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
     try:
@@ -317,11 +290,7 @@ def _json_source(path: Path, content: Content) -> TableSource:
         raise _bad_json(path, text) or unreadable(path, "JSON Lines", problem) from problem
 
     def read(roles: Roles) -> pl.DataFrame:
-        for column in roles.values():
-            _check_unique(path, text, column)
-        for role in ("user", "item"):
-            if role in roles and frame[roles[role]].dtype == pl.String:
-                _check_unmixed(path, text, roles[role])
+        _check_json(path, text, frame, roles)
         return by_role(frame, roles)
 
     def locate(row: int) -> str:
@@ -331,35 +300,31 @@ def _json_source(path: Path, content: Content) -> TableSource:
     return replace(frame_source(frame, str(path)), read=read, locate=locate)
 
 
-def _check_unique(path: Path, text: bytes, column: str) -> None:
-    """Raise if a line has a key twice: polars takes the first value without notice."""
-    name = re.escape(json.dumps(column, ensure_ascii=False).encode())
-    if not re.search(name + rb"\s*:[^\n]*" + name + rb"\s*:", text):
-        return
-    for number, pairs in _json_values(text, object_pairs_hook=list):
-        if [key for key, _ in pairs].count(column) > 1:
-            raise DataError(f"{path}: line {number:,} has the key {column!r} twice; keep one.")
+def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> None:
+    """Raise for what polars reads without notice: a key twice, or other values among text ids."""
+    keys = {c: re.escape(json.dumps(c, ensure_ascii=False).encode()) for c in roles.values()}
+    twice = {c for c, k in keys.items() if re.search(k + rb"\s*:[^\n]*" + k + rb"\s*:", text)}
+    ids = [roles[role] for role in ("user", "item") if role in roles]
+    ids = [column for column in ids if frame[column].dtype == pl.String]
+    mixed = {c for c in ids if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
+    top: list[tuple[str, Any]] = []
 
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        top[:] = pairs  # the outermost object comes last
+        return dict(pairs)
 
-def _check_unmixed(path: Path, text: bytes, column: str) -> None:
-    """Raise if there are numbers or lists among text ids: polars turns them into text."""
-    name = json.dumps(column, ensure_ascii=False).encode()
-    if not re.search(re.escape(name) + rb'\s*:\s*[^\s"n]', text):
-        return  # text and null alone
-    for number, found in _json_values(text):
-        value = found.get(column) if isinstance(found, dict) else None
-        if value is not None and not isinstance(value, str):
-            raise DataError(
-                f"{path}: column {column!r} mixes text and other things (line {number:,} has "
-                f"{json.dumps(value)[:60]}); make the ids all integers or all text."
-            )
-
-
-def _json_values(text: bytes, **options: Any) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each line, without those that Python cannot parse."""
-    for number, line in _filled_lines(text):
+    for number, line in _filled_lines(text) if twice or mixed else ():
         with suppress(ValueError, RecursionError):  # polars accepts it, or has refused it
-            yield number, json.loads(line, **options)
+            json.loads(line, object_pairs_hook=keep)
+        names = [name for name, _ in top]
+        if double := next((column for column in twice if names.count(column) > 1), None):
+            raise DataError(f"{path}: line {number:,} has the key {double!r} twice; keep one.")
+        for name, value in top:
+            if name in mixed and value is not None and not isinstance(value, str):
+                raise DataError(
+                    f"{path}: column {name!r} mixes text and other things (line {number:,} has "
+                    f"{json.dumps(value)[:60]}); make the ids all integers or all text."
+                )
 
 
 def _filled_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
@@ -379,6 +344,6 @@ def _bad_json(path: Path, text: bytes) -> DataError | None:
             pass
         except RecursionError:
             what = "nested too deeply"
-        shown = line[:60].decode("utf-8", "replace")
-        return DataError(f"{path}: line {number:,} is {what}: {shown!r}.")
+        start = line[:60].decode("utf-8", "replace")
+        return DataError(f"{path}: line {number:,} is {what}: {start!r}.")
     return None

@@ -22,10 +22,6 @@ def filter_of(name: str) -> tuple[int | None, bool]:
 
     Returns:
         The number of a k-core, None for the others, and whether it is `paper_filter`.
-
-    Example:
-        >>> filter_of("5-core"), filter_of("paper"), filter_of("none")
-        ((5, False), (None, True), (None, False))
     """
     number, core, rest = name.partition("-core") if isinstance(name, str) else ("", "", "")
     if core and not rest and number.isascii() and number.isdigit():
@@ -66,18 +62,12 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
     log = as_interactions(log)
     check_core("users", users)
     check_core("items", items)
-    kept_users = np.ones(log.n_users, dtype=bool)
-    kept_items = np.ones(log.n_items, dtype=bool)
-    rounds = -1
-    changed = True
-    while changed:
-        rounds += 1
-        more_users = _enough_by_user(log, kept_users, kept_items, users)
-        more_items = _enough_by_item(log, more_users, kept_items, items)
-        changed = not (
-            np.array_equal(more_users, kept_users) and np.array_equal(more_items, kept_items)
-        )
-        kept_users, kept_items = more_users, more_items
+    kept_users, kept_items = np.ones(log.n_users, bool), np.ones(log.n_items, bool)
+    rounds, before = -1, -1
+    while (left := int(kept_users.sum() + kept_items.sum())) != before:
+        rounds, before = rounds + 1, left
+        kept_users = _enough_by_user(log, kept_users, kept_items, users)
+        kept_items = _enough_by_item(log, kept_users, kept_items, items)
     settings = {"rounds": rounds, "least_users": users, "least_items": items}
     return _keep(log, kept_users, kept_items, "k-core", **settings)
 
@@ -130,70 +120,53 @@ def filter_min_rating(log: Interactions, min_rating: float | None = None) -> Int
     if kept.all():
         return log
     fewer = log.select(kept, drop_ids=True)
-    report = drop_low_ratings(
-        log.report,
-        min_rating,
-        of=len(log),
-        interactions=len(log) - len(fewer),
-        without_rating=int(np.isnan(log.ratings[~kept]).sum()),
-        users=log.n_users - fewer.n_users,
-        items=log.n_items - fewer.n_items,
-    )
-    return fewer.with_report(report)
+    counts = {
+        "interactions": len(log) - len(fewer),
+        "without_rating": int(np.isnan(log.ratings[~kept]).sum()),
+        "users": log.n_users - fewer.n_users,
+        "items": log.n_items - fewer.n_items,
+    }
+    return fewer.with_report(drop_low_ratings(log.report, min_rating, len(log), counts))
 
 
 def check_min_rating(min_rating: float | None) -> None:
     """Raise a `ParameterError` unless the bound is None or a number."""
-    if min_rating is None:
-        return
     is_number = isinstance(min_rating, int | float | np.number) and not isinstance(min_rating, bool)
     try:
-        bound = float(min_rating) if is_number else math.nan
+        bound = float(min_rating) if is_number else math.nan  # type: ignore[arg-type]
     except (OverflowError, TypeError):
         bound = math.nan
-    if math.isnan(bound):
+    if min_rating is not None and math.isnan(bound):
         raise ParameterError(f"min_rating={shown(min_rating)} is not allowed; it must be a number.")
 
 
 def has_ratings(min_rating: float | None, *, rated: bool) -> bool:
     """Return whether events are filtered by rating; raise a `DataError` if ratings are missing."""
-    if min_rating == ANY_RATING or (min_rating is None and not rated):
-        return False
-    if not rated:
+    if not rated and min_rating not in (None, ANY_RATING):
         raise DataError(
             f"The log has no ratings, so min_rating={min_rating:g} cannot be met: "
             f"{naming('rating')}."
         )
-    return True
+    return rated and min_rating != ANY_RATING
 
 
-def meets_min_rating(
-    ratings: npt.NDArray[np.float32], min_rating: float | None
-) -> npt.NDArray[np.bool_]:
+def meets_min_rating(ratings: npt.NDArray[np.float32], min_rating: float | None) -> Mask:
     """(n,) which ratings count as positive feedback."""
-    kept: npt.NDArray[np.bool_] = ~(ratings <= 0) if min_rating is None else ratings >= min_rating
+    kept: Mask = ~(ratings <= 0) if min_rating is None else ratings >= min_rating
     return kept
 
 
 def drop_low_ratings(
-    report: Report,
-    min_rating: float | None,
-    *,
-    of: int,
-    interactions: int,
-    without_rating: int,
-    users: int,
-    items: int,
+    report: Report, min_rating: float | None, n_events: int, dropped: dict[str, int]
 ) -> Report:
     """Report what was left out of so many events; raise a `DataError` if it was all of them."""
     bound = "of 0 or below" if min_rating is None else f"below {min_rating:g}"
-    if interactions == of:
+    if dropped["interactions"] == n_events:
         raise DataError(
-            f"All {of:,} ratings are {bound.removeprefix('of ')}, so nothing is left: choose "
-            f"another min_rating (in a shell: --min-rating), -inf to keep all."
+            f"All {n_events:,} ratings are {bound.removeprefix('of ')}, so nothing is left: choose "
+            "another min_rating (in a shell: --min-rating), -inf to keep all."
         )
-    missing = {"without_rating": without_rating} if without_rating else {}
-    counts = {"interactions": interactions, **missing, "users": users, "items": items}
+    counts = {name: n for name, n in dropped.items() if n or name != "without_rating"}
     return report.then(LOW_RATINGS + bound, **counts)
 
 
@@ -201,7 +174,7 @@ def nothing_left(step: str, interactions: int) -> DataError:
     """Return the error about a filter that leaves nothing."""
     return DataError(
         f"The {step} leaves nothing of {interactions:,} interactions: choose a lower bar or "
-        f"give more data."
+        "give more data."
     )
 
 
@@ -213,25 +186,19 @@ def check_core(name: str, value: int) -> None:
 
 def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
     """(n_users,) which of the users kept so far have enough events with items kept so far."""
-    from transcf.kernels.splitting import count_by_row
-
-    counts = count_by_row(log.by_user.indptr, log.by_user.indices, items)
+    counts = np.bincount(log.user_rows[items[log.item_rows]], minlength=log.n_users)
     return users & (counts >= least)
 
 
 def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
     """(n_items,) which of the items kept so far have enough events of users kept so far."""
-    from transcf.kernels.splitting import count_by_column
-
-    counts = count_by_column(log.by_user.indptr, log.by_user.indices, users, log.n_items)
+    counts = np.bincount(log.item_rows[users[log.user_rows]], minlength=log.n_items)
     return items & (counts >= least)
 
 
 def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: int) -> Interactions:
     """Select events and report how many users, items and interactions were left out."""
-    from transcf.kernels.splitting import entry_mask
-
-    kept = entry_mask(log.by_user.indptr, log.by_user.indices, users, items)
+    kept = users[log.user_rows] & items[log.item_rows]
     if not kept.any():
         raise nothing_left(step, len(log))
     smaller = log.select(kept, drop_ids=True)

@@ -40,13 +40,10 @@ _INTEGER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class IdMap:
-    """Ids in ascending order; the position of an id is its row.
+    """Unique ids in ascending order, Int64 or String; the position of an id is its row.
 
     Ascending order makes rows independent of the order of the log, so that the same events in
     any order give the same arrays, draws and models.
-
-    Args:
-        ids: Unique ids in ascending order, of dtype Int64 or String.
 
     Attributes:
         is_text: Whether ids are strings (otherwise integers).
@@ -72,13 +69,12 @@ class IdMap:
     def encode(cls, column: pl.Series, *, parse_integers: bool = False) -> tuple[IdMap, Rows]:
         """Number a column of ids (no nulls) and return the map with one row per entry.
 
-        Args:
-            column: Ids of dtype Int64 or String.
-            parse_integers: Whether text becomes integers if all of it is written as plain
-                integers: digits, maybe a minus, no leading zeros. One "007" keeps all as text.
+        With `parse_integers`, text becomes integers if all of it is written as plain integers:
+        digits, maybe a minus, no leading zeros. One "007" keeps all as text.
         """
         distinct, codes = _number(column)
-        if parse_integers and _all_plain_integers(distinct):
+        is_text = distinct.dtype == pl.String
+        if parse_integers and is_text and distinct.str.contains(_PLAIN_INTEGER).all():
             distinct = distinct.cast(pl.Int64)
         order = distinct.arg_sort().to_numpy()
         rows_of_codes = np.empty(len(order), dtype=np.int32)
@@ -89,17 +85,14 @@ class IdMap:
         return cls(distinct.gather(pl.Series(order))), codes
 
     def __len__(self) -> int:
-        """Return the number of ids."""
         return len(self._ids)
 
     def __eq__(self, other: object) -> bool:
-        """Compare by the ids themselves."""
         return isinstance(other, IdMap) and self._ids.equals(other._ids)
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
 
     def __repr__(self) -> str:
-        """Show the kind and the number of ids."""
         return f"IdMap({len(self):,} {'text' if self.is_text else 'integer'} ids)"
 
     @property
@@ -109,6 +102,8 @@ class IdMap:
 
     def ids(self, rows: npt.NDArray[np.integer]) -> pl.Series:
         """Return the ids of some rows."""
+        if len(rows) == 1:  # 1 microsecond in place of 60
+            return self._ids.slice(int(rows[0]), 1)
         return self._ids.gather(pl.Series(rows))
 
     def rows(self, ids: Iterable[Id] | pl.Series) -> Rows:
@@ -145,15 +140,7 @@ class IdMap:
         return rows
 
     def parse(self, text: str) -> Id:
-        """Return the id whose text is exactly this one.
-
-        If ids are integers, other texts such as "007", "+7" or "1_0" are no ids and stay text.
-
-        Example:
-            >>> users = IdMap(pl.Series([7, 9]))
-            >>> users.parse("7"), users.parse("007")
-            (7, '007')
-        """
+        """Return the id whose text is exactly this one; "007" is not the integer 7, and stays."""
         return int(text) if not self.is_text and _INTEGER_TEXT.fullmatch(text) else text
 
     def _column(self, ids: Iterable[Id]) -> pl.Series:
@@ -175,11 +162,10 @@ class IdMap:
         return isinstance(value, float | np.floating)
 
     def _known(self, what: str) -> str:
-        if not len(self):
-            return f"no {what} is known"
+        if len(self) < 2:
+            known = f"the only known {what} is" if len(self) else f"no {what} is known"
+            return " ".join([known, *map(repr, self._ids)])
         kind = "text" if self.is_text else "integers"
-        if len(self) == 1:
-            return f"the only known {what} is {self._ids[0]!r}"
         return f"{what} ids are {kind} such as {self._ids[0]!r}, and {len(self):,} are known"
 
 
@@ -190,32 +176,20 @@ def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
     hash would show in the comparison at the end; another hash function then takes over.
     """
     for seed in count():
-        codes, first = _number_hashes(_hashes(column, seed))
+        hashes = _hashes(column, seed)
+        if len(hashes) < MANY_EVENTS:
+            _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
+            codes = found.astype(np.int32)
+        else:
+            from transcf.kernels.sorting import number_by_hash
+
+            codes, first = number_by_hash(hashes)
         distinct = column.gather(pl.Series(first))
-        if _are_equal(distinct, codes, column):
+        # A piece at a time, to save memory.
+        pieces = (slice(start, start + _PIECE) for start in range(0, len(column), _PIECE))
+        if all(distinct.gather(pl.Series(codes[p])).equals(column[p]) for p in pieces):
             return distinct, codes
     raise AssertionError("unreachable: `count` does not end")
-
-
-def _number_hashes(hashes: npt.NDArray[np.uint64]) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Return the number of each hash, and an entry with each number."""
-    if len(hashes) < MANY_EVENTS:
-        _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
-        return codes.astype(np.int32), first
-    from transcf.kernels.sorting import number_by_hash
-
-    return number_by_hash(hashes)
-
-
-def _are_equal(distinct: pl.Series, codes: Rows, column: pl.Series) -> bool:
-    """Compare a column with its numbered form, a piece at a time to save memory."""
-    starts = range(0, len(column), _PIECE)
-    return all(
-        distinct.gather(pl.Series(codes[start : start + _PIECE])).equals(
-            column[start : start + _PIECE]
-        )
-        for start in starts
-    )
 
 
 def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:
@@ -225,10 +199,6 @@ def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:
 def plain_integers(text: pl.Series) -> pl.Series:
     """Return text as Int64 where it is written as a plain integer, null where not, as for "007"."""
     return text.str.extract(_PLAIN_INTEGER).cast(pl.Int64)
-
-
-def _all_plain_integers(distinct: pl.Series) -> bool:
-    return distinct.dtype == pl.String and bool(distinct.str.contains(_PLAIN_INTEGER).all())
 
 
 def _integer_finder(ids: pl.Series) -> _Finder:

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr, Histories, offsets
+from transcf.data.csr import Csr, Histories, offsets, order_by_user
 from transcf.data.ids import IdMap, Rows
-from transcf.data.ordering import order_by_user
 from transcf.data.report import Report, counted
 from transcf.data.side import adjacency, category_matrix, plain_categories, plain_links
 
@@ -86,23 +85,32 @@ class Interactions:
         with the highest rating; then the last in the source.
         """
         n_events = len(user_rows)
-        ordered = order_by_user(user_rows, item_rows, len(users), len(items), ratings, timestamps)
-        n_kept = len(ordered.positions)
-        report = (report or Report()).then(
-            "merge repeats", events=n_events, repeats=n_events - n_kept
+        indptr, columns, positions, ratings, timestamps = order_by_user(
+            user_rows, item_rows, len(users), len(items), ratings, timestamps
         )
-        return cls(
-            users=users,
-            items=items,
-            by_user=Csr(ordered.indptr, ordered.items, len(items)),
-            positions=ordered.positions,
-            ratings=ordered.ratings,
-            timestamps=ordered.timestamps,
-            times_are_dates=times_are_dates,
-            categories=categories,
-            links=links,
-            report=report,
-        )
+        repeats = n_events - len(positions)
+        report = (report or Report()).then("merge repeats", events=n_events, repeats=repeats)
+        by_user = Csr(indptr, columns, len(items))
+        values = (positions, ratings, timestamps, times_are_dates)
+        return cls(users, items, by_user, *values, categories, links, report)
+
+    @classmethod
+    def from_frame(
+        cls, frame: pl.DataFrame, users: IdMap, items: IdMap, rows: tuple[Rows, Rows], **more: Any
+    ) -> Interactions:
+        """Take events that are in order from a table `position`, maybe `rating` and `timestamp`.
+
+        `rows` are the rows of users and items; `more` are further attributes.
+        """
+        user_rows, item_rows = rows
+        indptr = offsets(np.bincount(user_rows, minlength=len(users)))
+        kinds = {"position": pl.Int64, "rating": pl.Float32, "timestamp": pl.Int64}
+        values: list[Any] = [
+            frame[name].cast(kind).to_numpy().copy() if name in frame.columns else None
+            for name, kind in kinds.items()
+        ]
+        by_user = Csr(indptr, item_rows, len(items))
+        return cls(users, items, by_user, values[0], values[1], values[2], **more)
 
     @classmethod
     def joined(cls, *parts: Interactions) -> Interactions:
@@ -125,21 +133,11 @@ class Interactions:
         return replace(log, positions=places[log.positions], report=first.report)
 
     def __len__(self) -> int:
-        """Return the number of distinct (user, item) pairs."""
         return len(self.positions)
 
     def __repr__(self) -> str:
-        """Return counts, density and the names of optional columns."""
-        known = [
-            name
-            for name, value in (
-                ("ratings", self.ratings),
-                ("timestamps", self.timestamps),
-                ("categories", self.categories),
-                ("links", self.links),
-            )
-            if value is not None
-        ]
+        optional = ("ratings", "timestamps", "categories", "links")
+        known = [name for name in optional if getattr(self, name) is not None]
         with_known = f", with {', '.join(known)}" if known else ""
         sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
         return (
@@ -299,10 +297,8 @@ class Interactions:
 
     def to_frame(self) -> pl.DataFrame:
         """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""
-        columns = {
-            "user_id": self.users.ids(self.user_rows),
-            "item_id": self.items.ids(self.item_rows),
-        }
+        users, items = self.users.ids(self.user_rows), self.items.ids(self.item_rows)
+        columns = {"user_id": users, "item_id": items}
         if self.ratings is not None:
             columns["rating"] = pl.Series(self.ratings)
         if self.timestamps is not None:
@@ -312,7 +308,6 @@ class Interactions:
 
 
 def _drop_rows(ids: IdMap, indptr: npt.NDArray[np.int64]) -> tuple[IdMap, npt.NDArray[np.int64]]:
-    """Drop ids without events."""
     used = np.diff(indptr) > 0
     if used.all():
         return ids, indptr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -24,19 +24,7 @@ _LARGEST = 2**63 - 1
 
 
 def to_json(value: Any, *, compact: bool = False) -> str:
-    """Return a value as JSON, in ASCII; NaN and infinity become null.
-
-    Args:
-        value: Mappings, sequences, texts and numbers.
-        compact: Whether to write it in one line.
-
-    Example:
-        >>> print(to_json([1.5, float("nan")]))
-        [
-          1.5,
-          null
-        ]
-    """
+    """Return mappings, sequences, texts and numbers as ASCII JSON; NaN and infinity become null."""
     layout: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
     return json.dumps(_jsonable(value), **layout)
 
@@ -59,21 +47,15 @@ def from_json(text: str | bytes) -> Any:
     Raises:
         ValueError: It is not JSON, has NaN, infinity or lone surrogates in it, or is nested too
             deeply to be used.
-
-    Example:
-        >>> from_json('{"a": [1, 2]}')
-        {'a': [1, 2]}
     """
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     level: list[Any] = [[value]]
-    depth = 0
-    while level and depth <= _DEEPEST:
+    for _ in range(_DEEPEST + 1):
         objects = [entry.values() if isinstance(entry, dict) else entry for entry in level]
         level = [part for entry in objects for part in entry if isinstance(part, dict | list)]
-        depth += 1
     if level:
         raise ValueError("it is nested too deeply")
     json.dumps(value, ensure_ascii=False).encode()  # raises for text that is not Unicode
@@ -108,11 +90,10 @@ def misfit(value: Any, kind: Any, name: str = "") -> str | None:
     if origin in (Union, UnionType):
         found = [misfit(value, part, name) for part in parts]
         return None if None in found else found[0]
-    if origin in (dict, Mapping):
-        keyed = value.items() if isinstance(value, dict) else None
-        return _first_misfit(keyed, parts[1], name)
-    if origin in (list, Sequence):
-        return _first_misfit(enumerate(value) if isinstance(value, list) else None, parts[0], name)
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return _first_misfit(value.items(), parts[1], name)
+    if origin in (list, Sequence) and isinstance(value, list):
+        return _first_misfit(enumerate(value), parts[0], name)
     return None if _is_of(value, origin, parts) else name
 
 
@@ -133,9 +114,7 @@ def _misfit_in_object(value: Any, kind: Any, name: str) -> str | None:
     return _joined(name, min(others)) if others else None
 
 
-def _first_misfit(entries: Any, kind: Any, name: str) -> str | None:
-    if entries is None:
-        return name
+def _first_misfit(entries: Iterable[tuple[Any, Any]], kind: Any, name: str) -> str | None:
     found = (misfit(entry, kind, _joined(name, key)) for key, entry in entries)
     return next((wrong for wrong in found if wrong is not None), None)
 

@@ -27,23 +27,11 @@ class _DamagedError(Exception):
     """A number is impossible."""
 
 
-def damage_of_file(path: Path) -> str | None:
-    """Return what is impossible in a file, or None."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return damage_of(content)
-
-
-def damage_of(content: Buffer) -> str | None:
-    """Return what is impossible in the contents of a file, or None.
-
-    Example:
-        >>> import io
-        >>> import polars as pl
-        >>> file = io.BytesIO()
-        >>> pl.DataFrame({"user": [1, 2]}).write_parquet(file)
-        >>> damage_of(file.getvalue()) is None
-        True
-    """
+def damage_of(content: Buffer | Path) -> str | None:
+    """Return what is impossible in a file or its contents, or None."""
+    if isinstance(content, Path):
+        with content.open("rb") as file:
+            return damage_of(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     try:
         for group in _footer(content).get(4, ()):
             for column in group.get(1, ()):

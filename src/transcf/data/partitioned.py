@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.csr import Csr, offsets
+from transcf.data.csr import offsets
 from transcf.data.files import user_path
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
@@ -76,12 +76,6 @@ class PartitionedLog:
     Models that train in rounds learn from it on a cluster, each worker from its own users. All
     others use `read()`, which returns all of its events in memory.
 
-    Args:
-        folder: The folder; `open_parts` opens it.
-        manifest: Content of its manifest.
-        parts: The parts of the split.
-        ids: Ids that were read, shared by all parts of the split.
-
     Attributes:
         n_users: Number of users of all parts.
         n_partitions: Number of partitions of the users.
@@ -119,11 +113,9 @@ class PartitionedLog:
         return open_parts, (self.folder, self.parts)
 
     def __len__(self) -> int:
-        """Return the number of events."""
         return int(self.user_counts.sum())
 
     def __repr__(self) -> str:
-        """Show the sizes and the parts."""
         sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
         what = ", ".join(counted(*size) for size in sizes)
         return f"PartitionedLog({self.folder}: {' + '.join(self.parts)}, {what})"
@@ -206,15 +198,9 @@ class PartitionedLog:
     def item_lists(
         self, first: int = 0, end: int | None = None, *, in_order: bool = False
     ) -> tuple[Counts, Rows]:
-        """Read the items of the users first..end-1.
+        """Return where the items of the users first..end-1 begin, and the rows of the items.
 
-        Args:
-            first: First user.
-            end: One after the last user; None reads all.
-            in_order: Whether the items of a user are in the order of events; else in that of rows.
-
-        Returns:
-            Where the items of each user begin, and the rows of the items.
+        The items of a user are in the order of rows, or in that of events with `in_order`.
         """
         indptr, at = offsets(self.user_counts[first:end]), 0
         items = np.empty(int(indptr[-1]), np.int32)
@@ -236,21 +222,9 @@ class PartitionedLog:
         self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any
     ) -> Interactions:
         """Return events of users whose rows begin with `first`."""
-
-        def column(name: str) -> Any:
-            return events[name].to_numpy().copy() if name in events.columns else None
-
-        counts = np.bincount(column("user") - first, minlength=len(users))
-        return Interactions(
-            users=users,
-            items=items,
-            by_user=Csr(offsets(counts), column("item"), len(items)),
-            positions=column("position"),
-            ratings=column("rating"),
-            timestamps=column("timestamp"),
-            times_are_dates=self._manifest["times_are_dates"],
-            **more,
-        )
+        rows = array_of(events, "user") - np.int32(first), array_of(events, "item")
+        dates = self._manifest["times_are_dates"]
+        return Interactions.from_frame(events, users, items, rows, times_are_dates=dates, **more)
 
     def _read_ids(self, name: str) -> IdMap:
         if name not in self._ids:
@@ -270,6 +244,11 @@ class PartitionedLog:
             return pl.read_parquet(path, glob=False)
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(path) from problem
+
+
+def array_of(frame: pl.DataFrame, name: str) -> Any:
+    """Return a copy of a column as an array; None if there is no such column."""
+    return frame[name].to_numpy().copy() if name in frame.columns else None
 
 
 def digest_of(path: Path) -> str:

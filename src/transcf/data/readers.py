@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import polars as pl
 
+from transcf.data import validate
 from transcf.data.csv_dialect import Dialect
 from transcf.data.files import files_of, files_source
 from transcf.data.filters import check_min_rating, filter_min_rating, filter_of, filtered
@@ -20,19 +21,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.side import read_categories, read_links
 from transcf.data.tables import TableSource, pairs_source, table_source
-from transcf.data.validate import (
-    ROLES,
-    Column,
-    RatingRule,
-    Role,
-    check_rule,
-    find_columns,
-    plain_ids,
-    to_categories,
-    to_ids,
-    to_ratings,
-    to_times,
-)
+from transcf.data.validate import ROLES, Column, RatingRule, Role, find_columns
 from transcf.errors import DataError, ParameterError, did_you_mean
 from transcf.parallel import check_unforked
 
@@ -143,9 +132,15 @@ def read_interactions(
 
         source = resolve(source)  # here, so that a warning about the path names the caller's line
     if (dataset := _read_dataset(source)) is not None:
-        options: dict[str, Any] = {"ratings": ratings, "links": links, "categories": categories}
-        options |= columns | {"header": header, "separator": separator, "encoding": encoding}
-        if given := [name for name, value in options.items() if not _is_default(name, value)]:
+        options: dict[str, Any] = {"links": links, "categories": categories, "separator": separator}
+        given = [name for name, value in (*columns.items(), *options.items()) if value is not None]
+        words = (
+            ("ratings", ratings, "any"),
+            ("header", header, True),
+            ("encoding", encoding, "utf-8"),
+        )
+        given += [name for name, value, default in words if value != default]
+        if given:
             raise ParameterError(
                 f"{source} is no file: how to read it ({', '.join(given)}) can only be said of a "
                 "file."
@@ -168,31 +163,12 @@ def read_interactions(
     return filtered(filter_min_rating(log, min_rating), filter)
 
 
-def open_data(
-    spec: str | PathLike[str] | Sequence[str | PathLike[str]], **reading: Unpack[Reading]
-) -> Interactions:
-    """Read a log from a path, a list of paths or the name of a dataset; see `read_interactions`.
-
-    Example:
-        >>> pl.DataFrame({"who": [1, 2], "what": ["tea", "cups"]}).write_csv("events.csv")
-        >>> open_data("events.csv", user="who", item="what")
-        Interactions(2 users, 2 items, 2 interactions, density 50 %)
-    """
-    from transcf.data.datasets import resolve
-
-    if isinstance(spec, list | tuple) and spec:
-        return read_interactions(list(spec), **reading)
-    # Resolved here, so that a warning about the path names the line of the caller.
-    return read_interactions(resolve(cast("str | PathLike[str]", spec)), **reading)
+#: The name under which the first page of the documentation introduces it.
+open_data = read_interactions
 
 
 def as_interactions(data: Any) -> Interactions:
-    """Return a log as it is, and anything else as `read_interactions` reads it.
-
-    Example:
-        >>> as_interactions([("ann", 7), ("bob", 9)])
-        Interactions(2 users, 2 items, 2 interactions, density 50 %)
-    """
+    """Return a log as it is, and anything else as `read_interactions` reads it."""
     return data if isinstance(data, Interactions) else read_interactions(data)
 
 
@@ -221,23 +197,24 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     source = _open(pairs, Dialect())
     roles = find_columns(source.columns, {}, source.label, ("user", "item"))
     frame = source.read(roles)
-    user_ids, item_ids = frame["user"], frame["item"]
+    columns = [frame["user"], frame["item"]]
     if len(frame) and source.is_text:
-        (users, user_rows), (items, item_rows) = _pair_ids(frame, roles, source)
-        user_ids, item_ids = users.ids(user_rows), items.ids(item_rows)
+        columns = [ids.ids(rows) for ids, rows in _pair_ids(frame, roles, source)]
     elif len(frame):
-        user_ids = plain_ids(user_ids, source.place(roles["user"]))
-        item_ids = plain_ids(item_ids, source.place(roles["item"]))
-    return user_ids.alias("user_id"), item_ids.alias("item_id")
+        places = (source.place(roles["user"]), source.place(roles["item"]))
+        columns = [validate.plain_ids(*column) for column in zip(columns, places, strict=True)]
+    return columns[0].alias("user_id"), columns[1].alias("item_id")
 
 
 def read_source(
-    source: TableSource, columns: Mapping[Role, Column], rule: RatingRule = "any"
+    source: TableSource,
+    columns: Mapping[Role, Column],
+    rule: RatingRule = "any",
 ) -> Interactions:
     """Read all events of an opened source."""
     check_unforked("read a log")
     roles = find_columns(source.columns, columns, source.label, ROLES, has_header=source.has_header)
-    check_rule(rule, roles, source.label)
+    validate.check_rule(rule, roles, source.label)
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
@@ -245,38 +222,42 @@ def read_source(
     values: dict[str, Any] = {}
     counts = {"rows": len(frame)}
     if "rating" in roles:
-        values["ratings"] = to_ratings(frame["rating"], source.place(roles["rating"]), rule)
+        values["ratings"] = validate.to_ratings(
+            frame["rating"], source.place(roles["rating"]), rule
+        )
         if missing := int(np.isnan(values["ratings"]).sum()):
             counts["without_rating"] = missing
     if "timestamp" in roles:
-        times = to_times(frame["timestamp"], source.place(roles["timestamp"]))
+        times = validate.to_times(frame["timestamp"], source.place(roles["timestamp"]))
         values["timestamps"], values["times_are_dates"] = times
     if "category" in roles:
         place = source.place(roles["category"])
-        values["categories"] = to_categories(items.ids(item_rows), frame["category"], place)
+        values["categories"] = validate.to_categories(
+            items.ids(item_rows), frame["category"], place
+        )
     report = with_unused_columns(Report().then("read", **counts), source.columns, roles)
     return Interactions.from_rows(users, items, user_rows, item_rows, report=report, **values)
 
 
-def _is_default(name: str, value: Any) -> bool:
-    default = {"ratings": "any", "header": True, "encoding": "utf-8"}.get(name)
-    return value is None or (isinstance(value, str | bool) and value == default)
-
-
 def _read_dataset(source: Any) -> Interactions | None:
     """Return the log of a dataset or of an object of this library; None for files and tables."""
+    from transcf.data.datasets import dataset_names, read_folder, read_named
+    from transcf.data.partitioned import PartitionedLog
+    from transcf.data.split import Split
+
     if isinstance(source, Interactions):
         return source
-    if not isinstance(source, str | Path):
-        return _read_object(source)
-    from transcf.data.datasets import SYNTHETIC, dataset_names, load, read_folder
-
-    if source == SYNTHETIC:
-        from transcf.data.synthetic import synthesize
-
-        return synthesize()
+    if isinstance(source, PartitionedLog):
+        return source.read()
+    if isinstance(source, Split):
+        raise DataError(
+            "A split is no event log: give one of its parts, such as split.train, or what "
+            "`read_interactions` takes."
+        )
     if isinstance(source, str):
-        return load(source)
+        return read_named(source)
+    if not isinstance(source, Path):
+        return None
     if source.is_dir():
         return read_folder(source)
     if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
@@ -285,18 +266,6 @@ def _read_dataset(source: Any) -> Interactions | None:
             f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
         )
     return None
-
-
-def _read_object(source: Any) -> Interactions | None:
-    from transcf.data.partitioned import PartitionedLog
-    from transcf.data.split import Split
-
-    if isinstance(source, Split):
-        raise DataError(
-            "A split is no event log: give one of its parts, such as split.train, or what "
-            "`read_interactions` takes."
-        )
-    return source.read() if isinstance(source, PartitionedLog) else None
 
 
 def _open(source: Any, dialect: Dialect) -> TableSource:
@@ -317,9 +286,8 @@ def _open_side(source: Any, dialect: Dialect) -> TableSource:
 
 
 def _are_files(source: Any) -> bool:
-    if isinstance(source, list | tuple):
-        return bool(source) and all(isinstance(value, str | PathLike) for value in source)
-    return isinstance(source, str | PathLike)
+    values = source if isinstance(source, list | tuple) else [source]
+    return bool(values) and all(isinstance(value, str | PathLike) for value in values)
 
 
 def _pair_ids(
@@ -329,8 +297,11 @@ def _pair_ids(
 
     def number(role: Role) -> tuple[IdMap, Rows]:
         place = source.place(roles[role])
-        options = {"parse_integers": source.is_text, "keep_blanks": source.keep_blanks}
-        return to_ids(frame[role], place, **options)
+        values = validate.plain_ids(frame[role], place)
+        ids, rows = IdMap.encode(values, parse_integers=source.is_text)
+        if ids.is_text and not source.keep_blanks:
+            validate.check_blanks(ids.series, values, place)
+        return ids, rows
 
     with ThreadPoolExecutor(max_workers=1) as other:
         items = other.submit(number, "item")

@@ -20,39 +20,23 @@ _UNUSED = "unused columns "
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Example:
-        >>> counted(1, "user"), counted(2000, "user")
-        ('1 user', '2,000 users')
-    """
+    """Return a number with its noun: "1 user", "2,000 users"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as an enumeration.
-
-    Example:
-        >>> listed(["ease"]), listed(["ease", "bpr", "slim"])
-        ('ease', 'ease, bpr and slim')
-    """
+    """Return names as an enumeration: "ease, bpr and slim"."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One processing step with its counts.
-
-    Example:
-        >>> str(Step("merge repeats", {"rows": 12, "repeats": 2}))
-        'merge repeats: rows 12, repeats 2'
-    """
+    """One processing step with its counts."""
 
     name: str
     counts: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return one readable line."""
         return f"{self.name}: " + ", ".join(f"{k} {v:,}" for k, v in self.counts.items())
 
 
@@ -84,58 +68,31 @@ class Report:
         return report
 
     def __str__(self) -> str:
-        """Return one line per step."""
         return "\n".join(map(str, self.steps))
 
 
 def with_unused_columns(report: Report, columns: Iterable[str], roles: Roles) -> Report:
-    """Return a report with a step that names the columns without a role, if there are any.
-
-    Example:
-        >>> print(with_unused_columns(Report(), ["user", "item", "when"], {"user": "user"}))
-        unused columns 'item', 'when': columns 2
-    """
+    """Return a report with a step that names the columns without a role, if there are any."""
     unused = [name for name in columns if name not in roles.values()]
     return report.then(_UNUSED + list_names(unused), columns=len(unused)) if unused else report
-
-
-def left_out(report: Report) -> str:
-    """Return how many events were left out because of their ratings; empty if none were.
-
-    Example:
-        >>> left_out(Report().then("leave out ratings below 3", interactions=2))
-        '2 events with ratings below 3 left out'
-    """
-    counts = {
-        step.name.removeprefix(LOW_RATINGS): step.counts["interactions"]
-        for step in report.steps
-        if step.name.startswith(LOW_RATINGS)
-    }
-    return "; ".join(
-        f"{counted(n, 'event')} with ratings {bound} left out" for bound, n in counts.items()
-    )
 
 
 def reading_notes(log: Interactions | PartitionedLog) -> list[str]:
     """Return sentences on what was not read or left out, and on how ratings are used.
 
     The ratings of a `PartitionedLog` are on disk and are not examined.
-
-    Example:
-        >>> import polars as pl
-        >>> from transcf import read_interactions
-        >>> table = pl.DataFrame({"user": [1, 2], "item": [7, 8], "when": [3, 4]})
-        >>> reading_notes(read_interactions(table))
-        ["columns not used: 'when' (--column ROLE=NAME gives a column a role)"]
     """
-    notes = [
-        f"columns not used: {step.name.removeprefix(_UNUSED)} (--column ROLE=NAME gives a column "
-        "a role)"
-        for step in log.report.steps
-        if step.name.startswith(_UNUSED)
-    ]
-    if excluded := left_out(log.report):
-        notes.append(f"{excluded} (--min-rating)")
+    notes, left_out = [], []
+    for step in log.report.steps:
+        if step.name.startswith(_UNUSED):
+            names = step.name.removeprefix(_UNUSED)
+            notes.append(f"columns not used: {names} (--read ROLE=NAME gives a column a role)")
+        if step.name.startswith(LOW_RATINGS):
+            events = counted(step.counts["interactions"], "event")
+            bound = step.name.removeprefix(LOW_RATINGS)
+            left_out.append(f"{events} with ratings {bound} left out")
+    if left_out:
+        notes.append(f"{'; '.join(left_out)} (--min-rating)")
     ratings = getattr(log, "ratings", None)
     known = np.empty(0) if ratings is None else ratings[~np.isnan(ratings)]
     if len(known) and known.min() < known.max():

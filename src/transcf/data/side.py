@@ -7,33 +7,19 @@ import numpy.typing as npt
 import polars as pl
 import scipy.sparse as sp
 
+from transcf.data import validate
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
 from transcf.data.report import Report
 from transcf.data.tables import TableSource
-from transcf.data.validate import (
-    Place,
-    Role,
-    Roles,
-    check_blanks,
-    looks_like_data,
-    plain_ids,
-    to_categories,
-    usual_role,
-)
+from transcf.data.validate import Place, Role, Roles
 from transcf.errors import DataError, shown
 
 
 def read_links(source: TableSource, users: IdMap, report: Report) -> tuple[pl.DataFrame, Report]:
-    """Read links between users; ids that are not users of the log are left out and counted.
+    """Read links between users as a table `user_id, friend_id`, and extend the report of the log.
 
-    Args:
-        source: A table with a user and a friend; see `_columns`.
-        users: Users of the log.
-        report: Report of the log.
-
-    Returns:
-        The table `user_id, friend_id`, see `mutual_links`, and the extended report.
+    Ids that are not users of the log are left out and counted.
     """
     frame, places = _read(source, ("user", "friend"), users)
     rows, friends = (
@@ -41,7 +27,7 @@ def read_links(source: TableSource, users: IdMap, report: Report) -> tuple[pl.Da
     )
     known = (rows != UNKNOWN) & (friends != UNKNOWN)
     if not known.any():
-        raise _strangers(source, "user", users)
+        raise _no_known_id(source, "user", users)
     unknown = int(np.count_nonzero(~known))
     links = mutual_links(users, rows[known], friends[known])
     return links, report.then("links", rows=len(frame), with_unknown_users=unknown)
@@ -50,22 +36,16 @@ def read_links(source: TableSource, users: IdMap, report: Report) -> tuple[pl.Da
 def read_categories(
     source: TableSource, items: IdMap, report: Report
 ) -> tuple[pl.DataFrame, Report]:
-    """Read categories of items; items that are not in the log are left out and counted.
+    """Read categories of items as a table `item_id, category`, and extend the report of the log.
 
-    Args:
-        source: A table with an item and a category, or a list of them; see `_columns`.
-        items: Items of the log.
-        report: Report of the log.
-
-    Returns:
-        The table `item_id, category`, one row per pair, and the extended report.
+    Items that are not in the log are left out and counted.
     """
     frame, places = _read(source, ("item", "category"), items)
     ids = _ids(frame["item"], places["item"], source)
     if source.is_text and not items.is_text and ids.dtype == pl.String:
         numbers = plain_integers(ids)
         ids = ids if numbers.null_count() else numbers
-    table = to_categories(ids, frame["category"], places["category"])
+    table = validate.to_categories(ids, frame["category"], places["category"])
     if not len(table):
         raise DataError(
             f"{source.label} has no category in it: column {places['category'].column!r} is empty."
@@ -73,7 +53,7 @@ def read_categories(
     rows = _rows(table["item_id"], source, items)
     known = pl.Series(rows != UNKNOWN)
     if not known.any():
-        raise _strangers(source, "item", items)
+        raise _no_known_id(source, "item", items)
     unknown = table["item_id"].filter(~known).n_unique()
     kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
     counts = {"rows": len(table), "unknown_items": unknown}
@@ -84,17 +64,15 @@ def read_categories(
 
 def plain_links(table: pl.DataFrame) -> pl.DataFrame:
     """Check a table `user_id, friend_id`, and drop nulls."""
-    _require(table, "links", ("user_id", "friend_id"))
-    return table.select("user_id", "friend_id").drop_nulls()
+    return _require(table, "links", ("user_id", "friend_id")).drop_nulls()
 
 
 def plain_categories(table: pl.DataFrame) -> pl.DataFrame:
     """Check a table `item_id, category`, convert the categories to text, and drop nulls."""
-    _require(table, "categories", ("item_id", "category"))
-    table = table.drop_nulls("item_id")
+    table = _require(table, "categories", ("item_id", "category")).drop_nulls("item_id")
     label = "the table of categories"
     place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
-    return to_categories(table["item_id"], table["category"], place)
+    return validate.to_categories(table["item_id"], table["category"], place)
 
 
 def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, ...]]:
@@ -107,10 +85,7 @@ def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, 
 def mutual_links(
     users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
 ) -> pl.DataFrame:
-    """Return the table `user_id, friend_id` of links between rows.
-
-    Links hold in both directions and have one row for each; links to oneself are dropped.
-    """
+    """Return links between rows as a table `user_id, friend_id`, in both directions."""
     ends = np.concatenate([rows, friends]), np.concatenate([friends, rows])
     both = adjacency(ends[0], ends[1], (len(users), len(users)))
     owners, others = both.entry_rows, both.indices
@@ -131,11 +106,12 @@ def adjacency(
     return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
 
 
-def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> None:
+def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> pl.DataFrame:
     if missing := [name for name in columns if name not in table.columns]:
         raise DataError(
             f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
         )
+    return table.select(columns)
 
 
 def _read(
@@ -156,7 +132,7 @@ def _columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Rol
     columns are in order, unless the names are values of a first row.
     """
     names = source.columns
-    usual = [usual_role(name) if source.has_header else None for name in names]
+    usual = [validate.usual_role(name) if source.has_header else None for name in names]
     for role in roles:
         if usual.count(role) > 1:
             raise _wrong(source, f"has several columns that could be the {role}", roles)
@@ -166,7 +142,7 @@ def _columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Rol
     if len(names) == len(roles) and len(others) == len(missing):
         if not chosen and source.has_header and source.is_text:
             for name, row in zip(names, known.rows(names), strict=True):
-                if looks_like_data(name) or row != UNKNOWN:
+                if validate.looks_like_data(name) or row != UNKNOWN:
                     raise _wrong(source, f"has {name!r} in the place of a name", roles)
         return chosen | dict(zip(missing, others, strict=True))
     if missing:
@@ -181,9 +157,9 @@ def _wrong(source: TableSource, what: str, roles: tuple[Role, Role]) -> DataErro
 
 def _ids(values: pl.Series, place: Place, source: TableSource) -> pl.Series:
     """Return a column of ids as Int64 or String; blanks around them are an error, as in logs."""
-    ids = plain_ids(values, place)
+    ids = validate.plain_ids(values, place)
     if ids.dtype == pl.String and not source.keep_blanks:
-        check_blanks(ids.unique(), ids, place)
+        validate.check_blanks(ids.unique(), ids, place)
     return ids
 
 
@@ -197,10 +173,10 @@ def _rows(ids: pl.Series, source: TableSource, known: IdMap) -> Rows:
     return rows
 
 
-def _strangers(source: TableSource, what: str, known: IdMap) -> DataError:
+def _no_known_id(source: TableSource, what: str, known: IdMap) -> DataError:
     kind = "text" if known.is_text else "integers"
     example = f", such as {shown(known.series[0])}" if len(known) else ""
     return DataError(
-        f"{source.label} speaks of no {what} of the log, whose {what} ids are {kind}{example}: "
+        f"{source.label} has no {what} of the log, whose {what} ids are {kind}{example}: "
         "give the same ids."
     )

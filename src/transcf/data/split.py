@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PolarsError
 
-from transcf.data.atomic import atomic_write_dir
+from transcf.data.atomic import atomic_write_dir, check_free
 from transcf.data.csr import Csr, offsets
 from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, IdMap, Rows
@@ -75,7 +75,6 @@ class Split:
     report: Report = field(default_factory=Report)
 
     def __repr__(self) -> str:
-        """Return the sizes of the parts."""
         drawn = "none" if self.candidates is None else self.candidates.source
         return (
             f"Split({self.recipe.get('rule', 'custom')}: train {len(self.train):,}, validation "
@@ -84,29 +83,12 @@ class Split:
 
     @property
     def how(self) -> str:
-        """How the split was made, in words.
-
-        Example:
-            >>> from transcf import leave_one_out, synthesize
-            >>> leave_one_out(synthesize()).how
-            'the newest event of each user for test, the one before it for validation'
-        """
+        """How the split was made, in words."""
         return str(self.recipe.get("how") or self.recipe.get("rule") or "not said")
 
-    @property
-    def before_test(self) -> Interactions:
-        """Train and validation together, for the refit after hyper-parameters are chosen.
-
-        Example:
-            >>> from transcf import EASE, evaluate, synthesize, temporal_cut
-            >>> split = temporal_cut(synthesize())
-            >>> evaluate(EASE().fit(split.before_test), split).protocol
-            'temporal'
-        """
-        return self._before_test
-
     @cached_property
-    def _before_test(self) -> Interactions:
+    def before_test(self) -> Interactions:
+        """Train and validation together, for the refit after hyper-parameters are chosen."""
         return Interactions.joined(self.train, self.validation)
 
     @cached_property
@@ -120,13 +102,7 @@ class Split:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the log was cut in time: no part has an event before the end of an earlier one.
-
-        Example:
-            >>> from transcf import leave_one_out, synthesize
-            >>> leave_one_out(synthesize()).is_cut
-            False
-        """
+        """Whether the log was cut in time: no part begins before the end of an earlier one."""
         if str(self.recipe.get("rule", "")).startswith("leave-one-out"):
             return False  # though a log with a single user looks cut
         ends: list[int] = []
@@ -160,11 +136,7 @@ class Split:
         A folder that holds a saved split is replaced; any other that is not empty is refused.
         """
         folder = path_of(folder)
-        is_used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-        if is_used and not is_saved_split(folder):
-            raise DataError(
-                f"{folder} exists and is not a saved split: choose another folder or remove it."
-            )
+        check_free(folder, is_saved_split, "a saved split")
         with atomic_write_dir(folder) as unfinished:
             _write(self, unfinished)
         return folder
@@ -282,40 +254,26 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
     }
     shared["times_are_dates"] = bool(head["times_are_dates"])
     shared["report"] = Report.from_list(head["log_report"])
+    frames = {name: table(name) for name in _PARTS}
+    parts = {
+        name: Interactions.from_frame(frame, users, items, _rows(frame, users, items), **shared)
+        for name, frame in frames.items()
+    }
     candidates = None
-    parts = {name: _read_part(table(name), users, items, shared) for name in _PARTS}
     if head["candidates"] is not None:
-        indptr, chosen = _csr_arrays(table("candidates"), users, items)
+        owners, chosen = _rows(table("candidates"), users, items)
+        indptr = offsets(np.bincount(owners, minlength=len(users)))
         candidates = Candidates(indptr, chosen, head["candidates"])
     report = Report.from_list(head["report"])
     return Split(**parts, candidates=candidates, recipe=head["recipe"], report=report)
 
 
-def _read_part(
-    frame: pl.DataFrame, users: IdMap, items: IdMap, shared: dict[str, Any]
-) -> Interactions:
-    """Read one part, whose events are in order already."""
-    indptr, columns = _csr_arrays(frame, users, items)
-    times = frame["timestamp"].cast(pl.Int64).to_numpy() if "timestamp" in frame.columns else None
-    return Interactions(
-        users=users,
-        items=items,
-        by_user=Csr(indptr, columns, len(items)),
-        positions=frame["position"].to_numpy().copy(),
-        ratings=frame["rating"].to_numpy().copy() if "rating" in frame.columns else None,
-        timestamps=None if times is None else times.copy(),
-        **shared,
-    )
-
-
-def _csr_arrays(
-    frame: pl.DataFrame, users: IdMap, items: IdMap
-) -> tuple[npt.NDArray[np.int64], Rows]:
-    """Return offsets of the users and item rows of a table `user_id, item_id`."""
+def _rows(frame: pl.DataFrame, users: IdMap, items: IdMap) -> tuple[Rows, Rows]:
+    """Return the rows of a table `user_id, item_id`, which has to be in the order of users."""
     owners = users.rows_of_column(frame["user_id"])
     columns = items.rows_of_column(frame["item_id"])
     if (owners == UNKNOWN).any() or (columns == UNKNOWN).any():
         raise ValueError("a table names ids that are not among its users and items")
-    if len(owners) and (np.diff(owners) < 0).any():
+    if (np.diff(owners) < 0).any():
         raise ValueError("a table is not in the order of its users")
-    return offsets(np.bincount(owners, minlength=len(users))), columns
+    return owners, columns

@@ -23,6 +23,7 @@ from transcf.protocols import full_ranking, protocol_named
 
 Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
 Moment: TypeAlias = date | datetime | int | str
+_Times: TypeAlias = npt.NDArray[np.int64]
 
 #: Fewest events of a user that leave one for training after holding out two.
 LEAST_EVENTS = 3
@@ -59,8 +60,11 @@ def open_split(
     """
     from transcf.data.datasets import resolve
 
-    # Resolved here, so that a warning about the path names the line of the caller.
-    return _open(resolve(spec), protocol, seed, reading)[1]
+    source = resolve(spec)  # here, so that a warning about the path names the caller's line
+    stored = _stored_split(source, protocol, seed, reading)
+    if stored is not None:
+        return stored
+    return _split_by_rule(source, read_interactions(source, **reading), protocol, seed)
 
 
 def open_log_and_split(
@@ -70,21 +74,44 @@ def open_log_and_split(
     seed: int = 0,
     **reading: Unpack[Reading],
 ) -> tuple[Interactions, Split]:
-    """Return all events and a split of them, as `open_split` does; a file is read once.
-
-    Example:
-        >>> log, split = open_log_and_split("synthetic")
-        >>> len(log) == len(split.train) + len(split.validation) + len(split.test)
-        True
-    """
+    """Return all events and a split of them, as `open_split` does; a file is read once."""
     from transcf.data.datasets import resolve
 
     if isinstance(spec, list):
         log = read_interactions(spec, **reading)
         return log, split_log(log, protocol, seed=seed)
     source = resolve(spec)
-    opened, split = _open(source, protocol, seed, reading)
-    return read_interactions(source) if opened is None else opened, split
+    stored = _stored_split(source, protocol, seed, reading)
+    log = read_interactions(source, **reading)
+    return log, stored or _split_by_rule(source, log, protocol, seed)
+
+
+def _stored_split(
+    source: str | Path, protocol: str | None, seed: int, reading: Reading
+) -> Split | None:
+    """Return the split that a source holds, for a protocol; None if it is a log."""
+    from transcf.data.datasets import read_split
+
+    stored = read_split(source, sampled=_is_sampled(protocol), seed=seed)
+    if stored is not None and reading:
+        raise ParameterError(
+            f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
+            "can only be said of the log that it was made from."
+        )
+    return None if stored is None else split_log(stored, protocol, seed=seed)
+
+
+def _split_by_rule(source: str | Path, log: Interactions, protocol: str | None, seed: int) -> Split:
+    """Split a log for a protocol, by the authors' rules where its dataset has some."""
+    from transcf.data.datasets import is_split_by_rule
+
+    by_rule = _is_sampled(protocol) and is_split_by_rule(source)
+    data = leave_one_out(paper_filter(log), "paper") if by_rule else log
+    return split_log(data, protocol, seed=seed)
+
+
+def _is_sampled(protocol: str | None) -> bool:
+    return protocol is not None and protocol_named(protocol).sampled
 
 
 def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
@@ -129,13 +156,25 @@ def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split
     return draw_candidates(split, seed=seed) if needs_some else split
 
 
-def usual_protocol(split: Split) -> str:
-    """Return the default protocol of a split.
+def _default_cut(log: Interactions) -> Split | None:
+    """Cut a log in time if it has times, and if enough users can be evaluated on both sides."""
+    if log.timestamps is None:
+        return None
+    try:
+        split = temporal_cut(log)
+    except DataError:  # for example, all events have the same time
+        return None
+    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.user_counts)))
+    for before, after in ((split.train, split.validation), (split.before_test, split.test)):
+        users, items = before.user_counts > 0, before.item_counts > 0
+        known = users[after.user_rows] & items[after.item_rows]
+        if len(np.unique(after.user_rows[known])) < enough:
+            return None
+    return split
 
-    Example:
-        >>> usual_protocol(split_log("synthetic"))
-        'temporal'
-    """
+
+def usual_protocol(split: Split) -> str:
+    """Return the default protocol of a split."""
     return full_ranking(cut=split.is_cut, refit=True).name
 
 
@@ -146,14 +185,9 @@ def check_split(split: Split, name: str) -> None:
     if protocol.sampled or (protocol.cut == split.is_cut and is_ordered):
         return
     other = full_ranking(cut=split.is_cut, refit=protocol.refit).name
-    words = "each user's newest event held out, leave_one_out(log)"
+    words = "each user's last event held out, leave_one_out(log, by='time')"
     if protocol.cut:
-        words = (
-            "a log that is cut at one moment, temporal_cut(log), so that no model learns from the "
-            "future"
-        )
-    elif protocol.longer_history:
-        words = "each user's last event held out, leave_one_out(log, by='time')"
+        words = "a log that is cut at one moment, temporal_cut(log)"
     raise EvaluationError(
         f"The {protocol.name} protocol asks for {words}, and this split holds out {split.how}: "
         f"split the log so, or use the {other} protocol."
@@ -163,7 +197,7 @@ def check_split(split: Split, name: str) -> None:
 def _holds_out_last(split: Split) -> bool:
     """Whether a split holds out the last event of users for test and the one before it."""
     held_out = (split.validation, split.test)
-    if any(part.by_user.counts.max(initial=0) > 1 for part in held_out):
+    if any(part.user_counts.max(initial=0) > 1 for part in held_out):
         return False
     if split.train.timestamps is None:
         return split.recipe.get("rule") == "leave-one-out by position"
@@ -195,53 +229,49 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
         >>> leave_one_out(synthesize(users=50, items=30, interactions=500), by="time")
         Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
     """
-    from transcf.kernels.splitting import last_two
+    from transcf.kernels.splitting import event_keys, last_two
 
     log = as_interactions(log)
     order, recipe = leaving_out(by, seed, timed=log.timestamps is not None)
-    keys = _order_keys(log, order, seed)
+    if order == "time":
+        keys = _times(log)
+    elif order == "position":
+        keys = log.positions
+    elif order == "paper":
+        keys = _item_numbers(log)[log.item_rows]
+    else:
+        keys = event_keys(log.by_user.indptr, log.item_rows, seed, 0)
     test, validation = last_two(log.by_user.indptr, keys, LEAST_EVENTS)
-    held_out = log.by_user.counts >= LEAST_EVENTS
-    some = log.by_user.counts > 0
-    return _parts(
-        log,
-        _mask(len(log), validation),
-        _mask(len(log), test),
-        recipe,
-        users_held_out=int(held_out.sum()),
-        users_kept_whole=int((some & ~held_out).sum()),
-    )
+    held_out = int((log.user_counts >= LEAST_EVENTS).sum())
+    whole = int((log.user_counts > 0).sum()) - held_out
+    counts = {"users_held_out": held_out, "users_kept_whole": whole}
+    return _parts(log, _mask(log, validation), _mask(log, test), recipe, **counts)
 
 
 def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
-    """Return the order that `leave_one_out` uses, and the recipe of the split.
-
-    Args:
-        by: As for `leave_one_out`.
-        seed: Seed of the random order.
-        timed: Whether events have times.
-
-    Example:
-        >>> leaving_out("auto", 0, timed=True)[0]
-        'time'
-    """
+    """Return the order that `leave_one_out` uses, and the recipe of the split."""
     if not is_word(by, ("auto", *_LAST)):
         raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
-    order = by
+    order: Order = by
     if by == "auto":
         order = "time" if timed else "random"
     if order == "time" and not timed:
         raise _no_times()
-    how = _LAST[order]
-    if order == "random":
+    how, is_random = _LAST[order], order == "random"
+    if is_random:
         how += f", seed {check_seed(seed)}"
         how += " (the log has no timestamps)" if by == "auto" else ""
-    recipe: Recipe = {
-        "rule": f"leave-one-out by {order}",
-        "seed": seed if order == "random" else None,
-        "how": how,
-    }
-    return order, recipe
+    rule = f"leave-one-out by {order}"
+    return order, {"rule": rule, "seed": seed if is_random else None, "how": how}
+
+
+def _item_numbers(log: Interactions) -> _Times:
+    """(n_items,) numbers in the order of the item numbers of the paper's rule."""
+    if not log.items.is_text:
+        return np.arange(log.n_items, dtype=np.int64)
+    first = np.full(log.n_items, len(log.positions) and log.positions.max() + 1, dtype=np.int64)
+    np.minimum.at(first, log.item_rows, log.positions)
+    return first
 
 
 def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | float = 0.1) -> Split:
@@ -262,25 +292,56 @@ def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | flo
     earlier = times[~test]
     if not len(earlier):
         raise DataError(f"at={shown(at)} leaves nothing before the cut: choose a later one.")
-    if not test.any():
-        last = _shown(int(times.max()), log.times_are_dates)
-        raise DataError(
-            f"at={shown(at)} is after the last event ({last}): choose an earlier moment."
-        )
     start = _threshold(earlier, validation, log.times_are_dates, "validation")
-    if start > earlier.max():
-        last = _shown(int(earlier.max()), log.times_are_dates)
-        raise DataError(
-            f"validation={shown(validation)} is after the last event before the cut ({last}): "
-            "choose an earlier moment."
-        )
     recipe: Recipe = {
         "rule": "temporal cut",
-        "at": _plain(at),
-        "validation": _plain(validation),
+        "at": at.isoformat() if isinstance(at, date) else at,
+        "validation": validation.isoformat() if isinstance(validation, date) else validation,
         "how": f"{_from(at, '')} for test, {_from(validation, ' before them')} for validation",
     }
     return _parts(log, (times >= start) & ~test, test, recipe)
+
+
+def _from(moment: Moment | float, among: str) -> str:
+    if isinstance(moment, float):
+        return f"the newest {100 * moment:g} % of the events{among}"
+    return f"events{among} from {moment} on"
+
+
+def _threshold(times: _Times, moment: Moment | float, are_dates: bool, name: str) -> int:
+    """Return the first time of the held-out part, which has an event at least."""
+    if isinstance(moment, float):
+        _check_share(name, moment)
+        place = len(times) - max(1, round(moment * len(times)))
+        return int(np.partition(times, place)[place])
+    start, last = _moment(moment, are_dates, name), int(times.max())
+    if start > last:
+        date_of_last = datetime(1970, 1, 1) + timedelta(microseconds=last if are_dates else 0)
+        before = " before the cut" if name == "validation" else ""
+        raise DataError(
+            f"{name}={shown(moment)} is after the last event{before} "
+            f"({date_of_last if are_dates else last}): choose an earlier moment."
+        )
+    return start
+
+
+def _moment(moment: Moment, are_dates: bool, name: str) -> int:
+    """Return a moment as a time of the log."""
+    given = f"{name}={shown(moment)}"
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        if are_dates:
+            raise ParameterError(f"{given} is an integer but the log has dates.")
+        if not -(2**63) <= moment < 2**63:
+            raise ParameterError(f"{given} is no time: times fit into 64 bits.")
+        return moment
+    if not are_dates:
+        raise ParameterError(f"{given} is a date but the log has integer times.")
+    if isinstance(moment, str | date):
+        place = Place("the cut", name, lambda row: "the cut: value")
+        values, dated = to_times(pl.Series([moment]), place)
+        if dated:
+            return int(values[0])
+    raise ParameterError(f"{given} is neither a share, a date nor an integer time.")
 
 
 def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: int = 0) -> Split:
@@ -295,8 +356,8 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
     from transcf.kernels.splitting import event_keys
 
     log = as_interactions(log)
-    for name, share in (("test", test), ("validation", validation)):
-        _check_share(name, share)
+    _check_share("test", test)
+    _check_share("validation", validation)
     test, validation = float(test), float(validation)
     if test + validation >= 1:
         raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
@@ -310,48 +371,11 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
         "how": f"{100 * test:g} % of the events at random for test, {100 * validation:g} % for "
         f"validation, seed {seed}",
     }
-    return _parts(
-        log,
-        _mask(len(log), order[n_test : n_test + n_validation]),
-        _mask(len(log), order[:n_test]),
-        recipe,
-    )
+    held_out = _mask(log, order[n_test : n_test + n_validation])
+    return _parts(log, held_out, _mask(log, order[:n_test]), recipe)
 
 
-def _order_keys(log: Interactions, by: Order, seed: int) -> npt.NDArray[np.int64]:
-    """(n,) sort keys of the events of each user."""
-    from transcf.kernels.splitting import event_keys
-
-    if by == "time":
-        return _times(log)
-    if by == "position":
-        return log.positions
-    if by == "paper":
-        return _item_numbers(log)[log.item_rows]
-    return event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
-
-
-def _from(moment: Moment | float, among: str) -> str:
-    if isinstance(moment, float):
-        return f"the newest {100 * moment:g} % of the events{among}"
-    return f"events{among} from {moment} on"
-
-
-def _shown(time: int, are_dates: bool) -> str:
-    """Return a time in the format of the log."""
-    return str(datetime(1970, 1, 1) + timedelta(microseconds=time)) if are_dates else str(time)
-
-
-def _item_numbers(log: Interactions) -> npt.NDArray[np.int64]:
-    """(n_items,) numbers in the order of the item numbers of the paper's rule."""
-    if not log.items.is_text:
-        return np.arange(log.n_items, dtype=np.int64)
-    first = np.full(log.n_items, len(log.positions) and log.positions.max() + 1, dtype=np.int64)
-    np.minimum.at(first, log.item_rows, log.positions)
-    return first
-
-
-def _times(log: Interactions) -> npt.NDArray[np.int64]:
+def _times(log: Interactions) -> _Times:
     if log.timestamps is None:
         raise _no_times()
     return log.timestamps
@@ -364,44 +388,15 @@ def _no_times() -> DataError:
     )
 
 
-def _threshold(
-    times: npt.NDArray[np.int64], moment: Moment | float, are_dates: bool, name: str
-) -> int:
-    """Return the first time of the held-out part."""
-    if isinstance(moment, float):
-        _check_share(name, moment)
-        place = len(times) - max(1, round(moment * len(times)))
-        return int(np.partition(times, place)[place])
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        if are_dates:
-            raise ParameterError(f"{name}={shown(moment)} is an integer but the log has dates.")
-        if not -(2**63) <= moment < 2**63:
-            raise ParameterError(f"{name}={shown(moment)} is no time: times fit into 64 bits.")
-        return moment
-    if not are_dates:
-        raise ParameterError(f"{name}={shown(moment)} is a date but the log has integer times.")
-    if isinstance(moment, str | date):
-        values, dated = to_times(
-            pl.Series([moment]), Place("the cut", name, lambda row: "the cut: value")
-        )
-        if dated:
-            return int(values[0])
-    raise ParameterError(f"{name}={shown(moment)} is neither a share, a date nor an integer time.")
-
-
 def _check_share(name: str, share: float) -> None:
     if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1:
         raise ParameterError(f"{name}={shown(share)} is not allowed; a share is between 0 and 1.")
 
 
-def _mask(size: int, events: npt.NDArray[np.int64]) -> Mask:
-    mask = np.zeros(size, dtype=bool)
+def _mask(log: Interactions, events: _Times) -> Mask:
+    mask = np.zeros(len(log), dtype=bool)
     mask[events] = True
     return mask
-
-
-def _plain(moment: Moment | float) -> str | int | float:
-    return moment if isinstance(moment, str | int | float) else moment.isoformat()
 
 
 def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **counts: int) -> Split:
@@ -412,60 +407,13 @@ def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **co
             f"The split leaves nothing of {len(log):,} interactions to train on: "
             f"hold out less, or give users with at least {LEAST_EVENTS} events."
         )
-    held_users = np.diff(log.by_user.indptr) > train.by_user.counts
+    untrained = (log.user_counts > 0) & (train.user_counts == 0)
     report = log.report.then(
         "split",
         train=len(train),
         validation=int(validation.sum()),
         test=int(test.sum()),
         **counts,
-        users_without_training=int((held_users & (train.by_user.counts == 0)).sum()),
+        users_without_training=int(untrained.sum()),
     )
-    return Split(
-        train=train,
-        validation=log.select(validation),
-        test=log.select(test),
-        recipe=recipe,
-        report=report,
-    )
-
-
-def _default_cut(log: Interactions) -> Split | None:
-    """Cut a log in time if it has times, and if enough users can be evaluated on both sides."""
-    if log.timestamps is None:
-        return None
-    try:
-        split = temporal_cut(log)
-    except DataError:  # for example, all events have the same time
-        return None
-    sides = ((split.train, split.validation), (split.before_test, split.test))
-    enough = max(1, min(ENOUGH_USERS, _ENOUGH_SHARE * np.count_nonzero(log.by_user.counts)))
-    return split if all(_evaluated(*side) >= enough for side in sides) else None
-
-
-def _evaluated(before: Interactions, after: Interactions) -> int:
-    """Count users with a later event where both the user and the item occur earlier."""
-    users, items = before.by_user.counts > 0, before.by_item.counts > 0
-    known = users[after.user_rows] & items[after.item_rows]
-    return len(np.unique(after.user_rows[known]))
-
-
-def _open(
-    source: str | Path, protocol: str | None, seed: int, reading: Reading
-) -> tuple[Interactions | None, Split]:
-    """Return a log, None if the split is stored, and its split for a protocol."""
-    from transcf.data.datasets import is_split_by_rule, read_split
-
-    sampled = protocol is not None and protocol_named(protocol).sampled
-    stored = read_split(source, sampled=sampled, seed=seed)
-    if stored is None:
-        log = read_interactions(source, **reading)
-        by_rule = sampled and is_split_by_rule(source)
-        data = leave_one_out(paper_filter(log), "paper") if by_rule else log
-        return log, split_log(data, protocol, seed=seed)
-    if reading:
-        raise ParameterError(
-            f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
-            "can only be said of the log that it was made from."
-        )
-    return None, split_log(stored, protocol, seed=seed)
+    return Split(train, log.select(validation), log.select(test), recipe=recipe, report=report)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.atomic import atomic_write
+from transcf.data.csr import offsets
 from transcf.data.files import path_of
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
@@ -90,15 +91,20 @@ def synthesize(
     ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
     arrival = arrivals[user_rows] * _SPAN
     times = _EPOCH + arrival + moments * (_SPAN - arrival)
+    user_ids, item_ids = _ids("u", users), _ids("i", items)
+    numbers = np.repeat(np.arange(categories), np.diff(table.starts))
+    labels = pl.Series([f"category {number + 1:02d}" for number in range(categories)])
+    labels = labels.gather(numbers)
+    labelled = pl.DataFrame({"item_id": item_ids.ids(names), "category": labels})
     log = Interactions.from_rows(
-        _ids("u", users),
-        _ids("i", items),
+        user_ids,
+        item_ids,
         user_rows,
         names[item_rows],
         ratings=ratings,
         timestamps=times.astype(np.int64),
-        categories=_category_table(names, table.starts),
-        links=_link_table(tastes.tastes, tastes.shares, seed),
+        categories=labelled.sort("item_id"),
+        links=_link_table(user_ids, tastes.tastes, tastes.shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
@@ -134,9 +140,8 @@ def _check(users: int, items: int, interactions: int, categories: int | None) ->
 def _check_number(name: str, value: float, most: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most or math.isinf(value):
-        upper = f" and <= {most:g}" if most < math.inf else ""
         raise ParameterError(
-            f"{name}={shown(value)} is not allowed; it must be a number >= 0{upper}."
+            f"{name}={shown(value)} is not allowed; it must be a number from 0 to {most:g}."
         )
 
 
@@ -144,8 +149,7 @@ def _make_items(
     items: int, categories: int, random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return category offsets, cumulative popularity and styles, items in category order."""
-    sizes = _spread(items - categories, random.random(categories) + 0.3, items) + 1
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = offsets(_spread(items - categories, random.random(categories) + 0.3, items) + 1)
     popularity = (1.0 + random.permutation(items)) ** -_TAIL
     return starts, np.concatenate([[0.0], np.cumsum(popularity)]), random.random(items)
 
@@ -188,35 +192,22 @@ def _spread(total: int, weights: npt.NDArray[np.float64], most: int) -> npt.NDAr
 
 
 def _ids(letter: str, size: int) -> IdMap:
-    """Return ids with leading zeros, in the order of their numbers."""
+    """Return ids with leading zeros."""
     numbers = pl.Series(np.arange(1, size + 1)).cast(pl.String)
     return IdMap(letter + numbers.str.zfill(len(str(size))))
 
 
-def _category_table(names: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> pl.DataFrame:
-    sizes = np.diff(starts)
-    labels = pl.Series([f"category {number + 1:02d}" for number in range(len(sizes))])
-    table = pl.DataFrame(
-        {
-            "item_id": _ids("i", len(names)).ids(names),
-            "category": labels.gather(np.repeat(np.arange(len(sizes)), sizes)),
-        }
-    )
-    return table.sort("item_id")
-
-
 def _link_table(
-    tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
+    users: IdMap, tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
 ) -> pl.DataFrame:
     """Return links between users; a random stream of their own leaves the events unchanged."""
-    random, users = np.random.default_rng([seed, _LINKS]), len(tastes)
+    random, size = np.random.default_rng([seed, _LINKS]), (_LINKS, len(tastes))
     strongest = np.diff(shares, axis=1, prepend=0.0).argmax(axis=1)
-    favourite = tastes[np.arange(users), strongest]
+    favourite = tastes[np.arange(len(tastes)), strongest]
     order = np.argsort(favourite, kind="stable")
     starts = np.searchsorted(favourite[order], favourite)
     sizes = np.bincount(favourite)[favourite]
-    alike = order[starts + (random.random((_LINKS, users)) * sizes).astype(np.int64)]
-    anyone = random.integers(users, size=(_LINKS, users))
-    friends = np.where(random.random((_LINKS, users)) < _ODD_LINKS, anyone, alike)
-    ends = np.tile(np.arange(users), _LINKS), friends.ravel()
-    return mutual_links(_ids("u", users), *ends)
+    alike = order[starts + (random.random(size) * sizes).astype(np.int64)]
+    anyone = random.integers(len(tastes), size=size)
+    friends = np.where(random.random(size) < _ODD_LINKS, anyone, alike)
+    return mutual_links(users, np.tile(np.arange(len(tastes)), _LINKS), friends.ravel())

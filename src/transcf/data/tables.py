@@ -8,13 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import scipy.sparse as sp
 from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.validate import Place, Roles
-from transcf.errors import DataError
+from transcf.errors import DataError, shown
 
 #: Seconds that lie beyond all years and still fit as microseconds.
 _FAR_SECONDS = 2**42
@@ -25,8 +24,7 @@ class TableSource:
     """A table whose columns are known before it is read.
 
     Attributes:
-        label: What messages call it.
-        columns: Names of its columns.
+        label, columns: What messages call it, and the names of its columns.
         read: Reads the chosen columns and names them by role.
         is_text: Whether ids are untyped text (CSV), so that integers are recognized by how they
             are written.
@@ -59,7 +57,7 @@ def by_role(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
     return pl.DataFrame([frame[column].alias(role) for role, column in roles.items()])
 
 
-def frame_source(frame: pl.DataFrame, label: str, **options: Any) -> TableSource:
+def frame_source(frame: pl.DataFrame, label: str = "the table", **options: Any) -> TableSource:
     """Wrap a polars table; `options` are attributes of `TableSource`."""
     return TableSource(label, tuple(frame.columns), lambda roles: by_role(frame, roles), **options)
 
@@ -69,43 +67,44 @@ def table_source(table: Any) -> TableSource:
     if sp.issparse(table):
         return frame_source(_sparse_frame(table), "the sparse matrix")
     if isinstance(table, pl.DataFrame):
-        return frame_source(table, "the table")
+        return frame_source(table)
     if type(table).__module__.split(".")[0] == "pandas" and hasattr(table, "columns"):
         return _pandas_source(table)
-    if not isinstance(table, pl.LazyFrame) and not hasattr(table, "__arrow_c_stream__"):
-        raise _no_log(table)
-    if isinstance(table, pl.Series):
-        raise _no_log(table, "a single column")
+    reason = " (a single column)" if isinstance(table, pl.Series) else ""
+    cause = None
     try:
-        frame = table.collect() if isinstance(table, pl.LazyFrame) else pl.DataFrame(table)
+        if isinstance(table, pl.LazyFrame):
+            return frame_source(table.collect())
+        if hasattr(table, "__arrow_c_stream__") and not reason:
+            return frame_source(pl.DataFrame(table))
     except (PolarsError, PanicException, OSError, TypeError, ValueError) as problem:
-        raise _no_log(table, str(problem).strip().split("\n", 1)[0].rstrip(".")) from problem
-    return frame_source(frame, "the table")
+        cause, reason = problem, f" ({first_line(problem)})"
+    raise DataError(
+        f"Data of type {type(table).__name__}{reason} is no event log: give a path, a table of "
+        "polars, pandas or pyarrow, an object with the Arrow interface, a scipy sparse matrix or a "
+        "list of (user, item) pairs; `read_interactions` says more."
+    ) from cause
 
 
-def _no_log(table: Any, reason: str | None = None) -> DataError:
-    shown = type(table).__name__ + (f" ({reason})" if reason else "")
-    return DataError(
-        f"Data of type {shown} is no event log: give a path, a table of polars, pandas or pyarrow, "
-        f"an object with the Arrow interface, a scipy sparse matrix or a list of (user, item) "
-        f"pairs; `read_interactions` says more."
-    )
+def first_line(problem: BaseException) -> str:
+    """Return the first line of an error's text, without its full stop."""
+    return str(problem).strip().split("\n", 1)[0].rstrip(".")
 
 
 def pairs_source(pairs: Sequence[Any]) -> TableSource:
     """Wrap a list of (user, item) tuples."""
     for number, pair in enumerate(pairs, 1):
         if not (isinstance(pair, tuple | list) and len(pair) == 2):
-            shown = repr(pair)
-            shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
             raise DataError(
-                f"Pair {number:,} is {shown}, not (user id, item id); `read_interactions` says "
-                f"what else can be read."
+                f"Pair {number:,} is {shown(pair)}, not (user id, item id); `read_interactions` "
+                "says what else can be read."
             )
     label = "the list of pairs"
-    users = column_of_objects([pair[0] for pair in pairs], "user", label)
-    items = column_of_objects([pair[1] for pair in pairs], "item", label)
-    return frame_source(pl.DataFrame({"user": users, "item": items}), label, has_header=False)
+    columns = {
+        role: column_of_objects([pair[place] for pair in pairs], role, label)
+        for place, role in enumerate(("user", "item"))
+    }
+    return frame_source(pl.DataFrame(columns), label, has_header=False)
 
 
 def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Series:
@@ -120,7 +119,7 @@ def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Seri
         odd = next(n for n, v in enumerate(plain) if v is not None and type(v) is not type(first))
         raise DataError(
             f"{label}: column {column!r} mixes {names} (row {odd + 1:,} is {plain[odd]!r}); make "
-            f"its values all of one kind, such as integers or text."
+            "its values all of one kind, such as integers or text."
         )
     try:
         return pl.Series(column, plain, strict=False)
@@ -128,20 +127,19 @@ def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Seri
         kind = next(iter(kinds)).__name__
         raise DataError(
             f"{label}: column {column!r} holds {kind} values that cannot be read: make them "
-            f"numbers, text or dates."
+            "numbers, text or dates."
         ) from problem
 
 
 def _in_utc(values: Sequence[Any], column: str, label: str) -> list[datetime | None]:
     """Convert times of different zones to UTC; either all of them have a zone or none."""
-    naive = [value.tzinfo is None for value in values if value is not None]
+    naive = [value is not None and value.tzinfo is None for value in values]
     if not any(naive):
         return [None if v is None else v.astimezone(UTC).replace(tzinfo=None) for v in values]
-    if not all(naive):
-        row = next(n for n, v in enumerate(values, 1) if v is not None and v.tzinfo is None)
+    if any(value is not None and value.tzinfo is not None for value in values):
         raise DataError(
-            f"{label}: row {row:,} of column {column!r} has no time zone while others have "
-            f"one; give all of them a zone, or none."
+            f"{label}: row {naive.index(True) + 1:,} of column {column!r} has no time zone while "
+            "others have one; give all of them a zone, or none."
         )
     return list(values)
 
@@ -151,15 +149,12 @@ def _sparse_frame(matrix: Any) -> pl.DataFrame:
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise DataError(
             f"The sparse matrix has {matrix.ndim} dimensions and values of type {matrix.dtype}: "
-            f"it needs users as rows, items as columns, and real numbers as values."
+            "it needs users as rows, items as columns, and real numbers as values."
         )
     cells = matrix.tocoo()
-    columns = {
-        "user_id": np.asarray(cells.row, dtype=np.int64),
-        "item_id": np.asarray(cells.col, dtype=np.int64),
-    }
+    columns = {"user_id": cells.row.astype(np.int64), "item_id": cells.col.astype(np.int64)}
     if not np.all(cells.data == 1):
-        columns["rating"] = np.asarray(cells.data, dtype=np.float32)
+        columns["rating"] = cells.data.astype(np.float32)
     return pl.DataFrame(columns)
 
 
@@ -167,12 +162,14 @@ def _pandas_source(table: Any) -> TableSource:
     names = tuple(map(str, table.columns))
 
     def read(roles: Roles) -> pl.DataFrame:
-        columns = {}
-        for role, name in roles.items():
-            if names.count(name) > 1:
-                raise DataError(f"The table names column {name!r} twice; rename one of them.")
-            columns[role] = _pandas_column(table.iloc[:, names.index(name)], name)
-        return pl.DataFrame(columns)
+        if double := next((name for name in roles.values() if names.count(name) > 1), None):
+            raise DataError(f"The table names column {double!r} twice; rename one of them.")
+        return pl.DataFrame(
+            {
+                role: _pandas_column(table.iloc[:, names.index(name)], name)
+                for role, name in roles.items()
+            }
+        )
 
     return TableSource("the table", names, read)
 
@@ -183,7 +180,14 @@ def _pandas_column(column: Any, name: str) -> pl.Series:
     if kind == "M":
         if getattr(column.dtype, "tz", None) is not None:
             column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-        return _pandas_dates(column.to_numpy())
+        dates = column.to_numpy()
+        if np.datetime_data(dates.dtype)[0] != "s":
+            return pl.Series(dates)
+        # polars has no seconds; dates that are out of range for microseconds stay so.
+        seconds = dates.view(np.int64).clip(-_FAR_SECONDS, _FAR_SECONDS)
+        near = (seconds * 1_000_000).view("datetime64[us]")
+        near[np.isnat(dates)] = np.datetime64("NaT")
+        return pl.Series(near)
     if kind in "biuf" and not column.isna().any():
         return pl.Series(column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", None)))
     if kind == "f":
@@ -191,13 +195,3 @@ def _pandas_column(column: Any, name: str) -> pl.Series:
     values = column.to_numpy(dtype=object, copy=True)
     values[column.isna().to_numpy()] = None
     return column_of_objects(values.tolist(), name, "the table")
-
-
-def _pandas_dates(dates: npt.NDArray[np.datetime64]) -> pl.Series:
-    """Convert dates of any unit; those out of range for microseconds stay out of range."""
-    if np.datetime_data(dates.dtype)[0] != "s":
-        return pl.Series(dates)
-    seconds = dates.view(np.int64).clip(-_FAR_SECONDS, _FAR_SECONDS)
-    near = (seconds * 1_000_000).view("datetime64[us]")
-    near[np.isnat(dates)] = np.datetime64("NaT")
-    return pl.Series(near)

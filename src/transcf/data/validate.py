@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.ids import IdMap, Rows
 from transcf.errors import DataError, ParameterError, is_word, shown
 
 Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
@@ -64,12 +63,7 @@ def find_columns(
 ) -> Roles:
     """Choose a column for each role: the one given, else the one with a usual name.
 
-    Args:
-        names: Columns of the table.
-        given: Names or numbers from 1 that the caller gave; None searches the usual names.
-        label: What messages call the table.
-        roles: Roles to fill; user and item are required, others may be absent.
-        has_header: Whether the source names its columns; otherwise they are numbered.
+    User and item are required. Without a header columns are called by their numbers.
     """
     chosen: Roles = {}
     for role in roles:
@@ -88,12 +82,7 @@ def find_columns(
 
 
 def usual_role(name: str) -> Role | None:
-    """Return the role that columns of such a name usually have.
-
-    Example:
-        >>> usual_role("User ID"), usual_role("shelf")
-        ('user', None)
-    """
+    """Return the role that columns of such a name ("User ID") usually have."""
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
     return next((role for role, usual in _USUAL.items() if bare in usual.split()), None)
 
@@ -105,7 +94,7 @@ def looks_like_data(name: str) -> bool:
 
 def naming(role: Role) -> str:
     """Return the hint how to name a column, in Python and in a shell."""
-    return f"name one with read_interactions(..., {role}=...) (in a shell: --column {role}=NAME)"
+    return f"name one with read_interactions(..., {role}=...) (in a shell: --read {role}=NAME)"
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -120,9 +109,10 @@ def _column(names: Sequence[str], wanted: str | int, label: str, has_header: boo
         return wanted
     if isinstance(wanted, int) and not isinstance(wanted, bool) and 1 <= wanted <= len(names):
         return names[wanted - 1]
+    known = f"they are counted from 1 to {len(names)}"
     if isinstance(wanted, str) and has_header:
-        raise DataError(f"{label} has no column {wanted!r}; its columns are {list_names(names)}.")
-    raise DataError(f"{label} has no column {wanted!r}; they are counted from 1 to {len(names)}.")
+        known = f"its columns are {list_names(names)}"
+    raise DataError(f"{label} has no column {wanted!r}; {known}.")
 
 
 def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
@@ -143,13 +133,7 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
 
 @dataclass(frozen=True)
 class Place:
-    """A column, for error messages.
-
-    Attributes:
-        label: What messages call the table.
-        column: Name of the column.
-        locate: Names a row, counted from 0, as in "events.csv: line 7".
-    """
+    """A column for error messages; `locate` names a row, counted from 0 ("events.csv: line 7")."""
 
     label: str
     column: str
@@ -179,22 +163,6 @@ def check_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ParameterError(f"seed={shown(seed)} is not allowed; it must be an integer >= 0.")
     return seed
-
-
-def to_ids(
-    values: pl.Series, place: Place, *, parse_integers: bool, keep_blanks: bool = False
-) -> tuple[IdMap, Rows]:
-    """Number a column of ids, all integers or all text.
-
-    Floats are accepted if all of them are whole numbers (tables turn integers into floats where
-    a value is missing). Text is never changed: surrounding blanks are an error, or part of the id
-    with `keep_blanks`.
-    """
-    values = plain_ids(values, place)
-    ids, rows = IdMap.encode(values, parse_integers=parse_integers)
-    if ids.is_text and not keep_blanks:
-        check_blanks(ids.series, values, place)
-    return ids, rows
 
 
 def plain_ids(values: pl.Series, place: Place) -> pl.Series:
@@ -250,8 +218,7 @@ def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray
 def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:
     """Convert a column to int64, and return whether it held dates.
 
-    Integers stay as they are. Dates, and text in ISO form, become microseconds since 1970; a time
-    without a zone is taken as UTC.
+    Integers stay. Dates and ISO text become microseconds since 1970, UTC if they have no zone.
     """
     if values.null_count():
         raise place.wrong(_first(values.is_null()), "has no time", "fill it in or drop the row")
@@ -274,15 +241,9 @@ def to_categories(item_ids: pl.Series, values: pl.Series, place: Place) -> pl.Da
 
 
 def category_lists(values: pl.Series, place: Place) -> pl.Series:
-    """Return the categories of each entry of a column, as lists of text.
+    """Return the categories of each entry, lists or text separated by "|", as lists of text.
 
-    Text holds one category or several that are separated by "|". A list holds one category per
-    element. Blanks around a category and empty categories are dropped; null stays null.
-
-    Example:
-        >>> place = Place("items.csv", "genres", str)
-        >>> category_lists(pl.Series(["Drama|War", "", None]), place).to_list()
-        [['Drama', 'War'], [], None]
+    Blanks around a category and empty categories are dropped; null stays null.
     """
     kind = values.dtype.inner if isinstance(values.dtype, pl.List) else values.dtype
     named = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Null)

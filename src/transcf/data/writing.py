@@ -19,27 +19,16 @@ from transcf.parallel import check_unforked
 
 #: Text formats and their separators.
 _SEPARATORS = {"csv": ",", "tsv": "\t", "jsonl": None}
-#: Formats by the ending of a name.
-_ENDINGS = {
-    **{f".{form}{packed}": form for packed in ("", ".gz") for form in _SEPARATORS},
-    ".ndjson": "jsonl",
-    ".ndjson.gz": "jsonl",
-    ".parquet": "parquet",
-}
 
 
 class TextWriter:
-    """Writes a table to a stream, piece by piece.
-
-    Args:
-        stream: Where to write.
-        form: "csv", "tsv" or "jsonl".
-    """
+    """Writes a table to a stream as "csv", "tsv" or "jsonl", piece by piece."""
 
     def __init__(self, stream: IO[bytes], form: str) -> None:
         check_unforked("write tables")
-        self._stream, self._separator = stream, _SEPARATORS[text_form(form)]
-        self._is_first = True
+        if form not in _SEPARATORS:
+            raise ParameterError(f"{form!r} is no form of text: use {', '.join(_SEPARATORS)}.")
+        self._stream, self._separator, self._is_first = stream, _SEPARATORS[form], True
 
     def write(self, piece: pl.DataFrame) -> None:
         """Write the next rows; all pieces have the same columns."""
@@ -53,31 +42,21 @@ class TextWriter:
         self._is_first = False
 
 
-def text_form(form: str) -> str:
-    """Return the name of a text format, or raise a `ParameterError`."""
-    if form not in _SEPARATORS:
-        raise ParameterError(f"{form!r} is no form of text: use {', '.join(_SEPARATORS)}.")
-    return form
-
-
 def form_of(path: Path) -> str:
-    """Return the format of a file name by its ending.
+    """Return the format of a file name by its ending: "csv" for "lists.CSV.gz".
 
     Raises:
         DataError: The ending is not known.
-
-    Example:
-        >>> form_of(Path("lists.CSV.gz"))
-        'csv'
     """
-    name = path.name.lower()
-    for ending, form in _ENDINGS.items():
-        if name.endswith(ending) and name != ending:
-            return form
-    raise DataError(
-        f"{path} does not say by its ending what to write: use "
-        ".csv, .tsv or .jsonl (any of them with .gz behind it), or .parquet."
-    )
+    stem, _, ending = path.name.lower().removesuffix(".gz").rpartition(".")
+    form = "jsonl" if ending == "ndjson" else ending
+    is_packed = path.suffix.lower() == ".gz"
+    if not stem or not (form in _SEPARATORS or (form == "parquet" and not is_packed)):
+        raise DataError(
+            f"{path} does not say by its ending what to write: use "
+            ".csv, .tsv or .jsonl (any of them with .gz behind it), or .parquet."
+        )
+    return form
 
 
 def check_file(path: Path) -> None:
@@ -94,19 +73,13 @@ def check_file(path: Path) -> None:
 
 
 def write_pieces(pieces: Iterable[pl.DataFrame], path: Path) -> int:
-    r"""Write a table that comes in pieces, at least one, in bounded memory; returns its rows.
+    """Write a table that comes in pieces, at least one, in bounded memory; returns its rows.
 
     The file is written atomically; if a piece fails, nothing is changed.
 
     Raises:
         DataError: The ending is not known, or there is no such folder.
         WriteError: The system refuses to write it.
-
-    Example:
-        >>> write_pieces([pl.DataFrame({"item_id": ["tea"], "rank": [1]})], Path("one.jsonl"))
-        1
-        >>> Path("one.jsonl").read_text()
-        '{"item_id":"tea","rank":1}\n'
     """
     check_file(path)
     source = iter(pieces)

@@ -18,10 +18,9 @@ from transcf.errors import DataError
 from transcf.io.model_dir import current_folder
 from transcf.io.model_json import NAME
 from transcf.models.fitted import FittedScorer
-from transcf.models.item_filters import Filters
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
-from transcf.models.tables import write_neighbours
+from transcf.models.tables import Filters, write_lists
 
 PLAN = "parts.json"
 #: Users of a part. It does not depend on the number of workers, so that any number can continue. It
@@ -177,7 +176,7 @@ def _write_parts(request: _ListRequest, numbers: Sequence[int]) -> int:
     learned, size = _opened(request.model, request.signature), request.part_users
     files = [_place(request.out, number) for number in numbers]
     filters = Filters(exclude_seen=request.exclude_seen)
-    write_neighbours(learned, files, numbers[0] * size, size, request.k, filters)
+    write_lists(learned, files, numbers[0] * size, size, request.k, filters)
     return len(files)
 
 

@@ -1,7 +1,7 @@
 """Ranks, metrics, protocols and tests of significance; knows no algorithm."""
 
 from transcf.evaluation.evaluator import EpochRecorder, evaluate
-from transcf.evaluation.ranks import candidate_ranks, full_ranks
+from transcf.evaluation.ranks import held_out_ranks
 from transcf.evaluation.results import (
     Estimate,
     Evaluation,
@@ -18,9 +18,8 @@ __all__ = [
     "Validation",
     "as_validation",
     "average_seeds",
-    "candidate_ranks",
     "evaluate",
-    "full_ranks",
+    "held_out_ranks",
     "paired_tests",
     "summarize_seeds",
 ]

@@ -9,7 +9,7 @@
   alone; validation items still count as seen. The literature mostly means the latter.
 - `sequential`: as `leave-last-out-no-refit`, and at test time the histories of users include their
   validation events. Parameters are learned from train alone. The sequential literature means this.
-- `paper`: held-out items are ranked among the candidates stored with the split; see `tasks`.
+- `paper`: held-out items are ranked among the candidates stored with the split; see `ranks`.
 - `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
   selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
   collects the epochs; without one the model as given is the only epoch.
@@ -28,6 +28,7 @@ import numpy as np
 import polars as pl
 
 from transcf.data.csr import Csr
+from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates, Split
 from transcf.data.splitters import ENOUGH_USERS, check_split, split_log
@@ -45,7 +46,7 @@ from transcf.evaluation.metrics import (
     not_yet,
     novelty,
 )
-from transcf.evaluation.ranks import Ranking, Ties, candidate_ranks, check_ties, full_ranks
+from transcf.evaluation.ranks import Ties, check_ties, held_out_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
 from transcf.retrieval.scorer import FollowsHistories, KnowsIds, Scorer
@@ -116,19 +117,25 @@ def evaluate(
     named = _protocol_for(model, split, protocol, subset)
     train = split.before_test if named.refit and subset == "test" else split.train
     trained = train.by_user.counts > 0
-    if named.sampled:
-        candidates = stored_candidates(split, named.name)
-        ranking = candidate_ranks(model, held_out, candidates, known, ties, trained=trained)
-    else:
-        scorer = _continued(model, split) if named.longer_history and subset == "test" else model
-        ranking = full_ranks(
-            scorer, held_out, known, ties, trained=trained, list_length=max(lengths)
-        )
+    scorer = _continued(model, split) if named.longer_history and subset == "test" else model
+    ranking = held_out_ranks(
+        scorer,
+        held_out,
+        known,
+        ties,
+        candidates=stored_candidates(split, named.name) if named.sampled else None,
+        trained=trained,
+        list_length=max(lengths),
+    )
     _warn_of_few(len(ranking.ranks.users), int(trained.sum()), split)
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
+    catalogue: dict[str, float] = {}
+    if ranking.lists is not None:
+        more, catalogue = _list_metrics(model, train, ranking.lists, lengths, beyond)
+        columns |= more
+        catalogue |= _not_yet(split, held_out, ranking.ranks.users, ranking.lists, lengths)
     if beyond:
-        columns |= _beyond(train, ranking, lengths)
-    catalogue = _catalogue(model, train, ranking, lengths, beyond=beyond)
+        columns["AUC"] = auc(ranking.ranks.indptr, ranking.beaten_by, ranking.against)
     return Evaluation(
         model=model.name,
         protocol=named.name,
@@ -136,7 +143,7 @@ def evaluate(
         subset=subset,
         per_user=pl.DataFrame({"user_id": split.train.users.ids(ranking.ranks.users), **columns}),
         skipped=ranking.skipped,
-        catalogue=catalogue | _not_yet(split, held_out, ranking, lengths),
+        catalogue=catalogue,
         split=split.how,
     )
 
@@ -182,12 +189,13 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Sub
 
 def _continued(model: Scorer, split: Split) -> Scorer:
     """Return the model with histories up to the test events, of items that it was fitted on."""
-    if not isinstance(model, FollowsHistories):
+    scorer = getattr(model, "learned_", model)
+    if not isinstance(scorer, FollowsHistories):
         raise EvaluationError(
             f"{model.name} has no method with_histories, so it cannot use the validation events as "
             "histories: use the leave-last-out-no-refit protocol."
         )
-    return model.with_histories(split.before_test.histories.among(model.rankable))
+    return scorer.with_histories(split.before_test.histories.among(model.rankable))
 
 
 def check_scorer(model: object) -> None:
@@ -243,49 +251,39 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, subset:
         )
 
 
-def _beyond(train: Interactions, ranking: Ranking, lengths: Sequence[int]) -> dict[str, Floats]:
-    """Return the metrics beyond accuracy of each user; those of lists only in full ranking."""
-    ranks, lists = ranking.ranks, ranking.lists
-    found: dict[str, Floats] = {}
-    if lists is not None:
-        counts, n_users = train.by_item.counts, int((train.by_user.counts > 0).sum())
-        found |= {f"novelty@{n}": novelty(lists, n, counts, n_users) for n in lengths}
-        found |= {f"ILD@{n}": diversity(lists, n, train.by_item) for n in lengths}
-    return found | {"AUC": auc(ranks.indptr, ranking.beaten_by, ranking.against)}
-
-
-def _catalogue(
-    model: Scorer, train: Interactions, ranking: Ranking, lengths: Sequence[int], *, beyond: bool
-) -> dict[str, float]:
-    """Return coverage, popularity and Gini of the recommended items, in full ranking."""
-    if ranking.lists is None:
-        return {}
-    counts = np.bincount(train.item_rows, minlength=train.n_items)
-    n_rankable = int(model.rankable.sum())
-    figures = {f"coverage@{n}": coverage(ranking.lists, n, n_rankable) for n in lengths}
-    for n in lengths:
-        figures[f"popularity@{n}"] = mean_popularity(ranking.lists, n, counts)
-    for n in lengths if beyond else ():
-        figures[f"gini@{n}"] = gini(ranking.lists, n, model.rankable)
-    return figures
+def _list_metrics(
+    model: Scorer,
+    train: Interactions,
+    lists: Rows,
+    lengths: Sequence[int],
+    beyond: bool,
+) -> tuple[dict[str, Floats], dict[str, float]]:
+    """Return metrics of the recommended lists for each user, and for the catalogue."""
+    counts, columns = np.bincount(train.item_rows, minlength=train.n_items), dict[str, Floats]()
+    n_rankable, n_users = int(model.rankable.sum()), int((train.by_user.counts > 0).sum())
+    catalogue = {f"coverage@{n}": coverage(lists, n, n_rankable) for n in lengths}
+    catalogue |= {f"popularity@{n}": mean_popularity(lists, n, counts) for n in lengths}
+    if beyond:
+        catalogue |= {f"gini@{n}": gini(lists, n, model.rankable) for n in lengths}
+        columns |= {f"novelty@{n}": novelty(lists, n, counts, n_users) for n in lengths}
+        columns |= {f"ILD@{n}": diversity(lists, n, train.by_item) for n in lengths}
+    return columns, catalogue
 
 
 def _not_yet(
-    split: Split, held_out: Interactions, ranking: Ranking, lengths: Sequence[int]
+    split: Split, held_out: Interactions, users: Rows, lists: Rows, lengths: Sequence[int]
 ) -> dict[str, float]:
     """Return the share of recommended items that did not exist yet, where there are times."""
-    parts, lists = (split.train, split.validation, split.test), ranking.lists
-    if lists is None or held_out.timestamps is None:
+    if held_out.timestamps is None:
         return {}
     latest = np.iinfo(np.int64).max
     born = np.full(held_out.n_items, latest, dtype=np.int64)
-    for part in parts:
+    for part in (split.train, split.validation, split.test):
         if part.timestamps is not None:
             np.minimum.at(born, part.item_rows, part.timestamps)
     moments = np.full(held_out.n_users, latest, dtype=np.int64)
     np.minimum.at(moments, held_out.user_rows, held_out.timestamps)
-    moments = moments[ranking.ranks.users]
-    return {f"future@{n}": not_yet(lists, n, born, moments) for n in lengths}
+    return {f"future@{n}": not_yet(lists, n, born, moments[users]) for n in lengths}
 
 
 #: Shown with every result of `paper-as-published`.

@@ -6,39 +6,171 @@ number of candidates, other targets aside, that beat it. What a tie means is the
 - optimistic: a candidate beats a target by a higher score only;
 - pessimistic: an equal score beats it too (a model that scores everything alike ranks last);
 - realistic: the mean of the two ranks, which may end in a half.
+
+A `Task` says what is ranked. It is made once for a split and used for every model and epoch:
+
+- A held-out item without training interactions cannot be ranked by any model: skipped, counted.
+- A held-out item that the user is already known to have touched is skipped and counted.
+- A user without training interactions, or with nothing to rank against, is skipped and counted.
+- Full ranking: against every item with training interactions that the user has not touched
+  (at test time validation items count as touched).
+- Sampled ranking: against the user's stored candidates, each distinct item once, without the
+  items that have no training interactions and without the user's targets. What else the draw
+  holds stays: a test target may meet the user's own validation item among its candidates, as it
+  does in the authors' files and in the figures that are known for this protocol.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr
+from transcf.data.csr import Csr, offsets
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions, Mask
+from transcf.data.report import counted
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError, is_word, shown
 from transcf.evaluation.metrics import Floats, Ranks
-from transcf.evaluation.tasks import Task, full_task, sampled_task
-from transcf.kernels.ranking import (
-    count_better,
-    count_better_candidates,
-    count_surely_better,
-    list_doubts,
-)
+from transcf.kernels.ranking import count_better, count_better_candidates, list_doubts
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.topk import BestLists, Block, Look, Tiles, lists_blocks, not_finite
+from transcf.retrieval.topk import BestLists, Block, Tiles, lists_blocks, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 Counts: TypeAlias = npt.NDArray[np.int64]
+#: Rows, columns and targets of scores that are too close to a target.
+_Doubts: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
+NO_HISTORY = "users without training interactions"
+COLD_TARGET = "targets without training interactions"
+KNOWN_TARGET = "targets the user already touched"
+NO_CANDIDATES = "users without candidates"
+
+#: Which users a sample has does not depend on the seed of a model.
+_SAMPLE_SEED = 0
 #: Bytes that one scored candidate takes: user, item, score and places in between.
 _PAIR_BYTES = 32
-#: Users whose doubtful scores are listed together, which bounds the memory that they take.
-_ROWS_IN_DOUBT = 1024
+#: Scores that numpy compares with targets at once.
+_FEW = 2**22
+#: Doubtful scores that are listed together (a single user may have more).
+_DOUBTS_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Held-out items to rank.
+
+    Attributes:
+        users: (n,) evaluated user rows, ascending.
+        targets: Held-out items that can be ranked; one row for each entry of `users`.
+        known: Items of each user row (all users) that do not take part in full ranking.
+        candidates: Items to rank against, one row for each entry of `users`, in sampled ranking.
+        against: (n,) how many items, targets aside, there are to rank against.
+        skipped: What was left out, and how many of it.
+    """
+
+    users: Rows
+    targets: Csr
+    known: Csr
+    candidates: Csr | None
+    against: Counts
+    skipped: dict[str, int]
+
+    def of_sample(self, count: int) -> Task:
+        """Return the task of so many of the users, always the same ones."""
+        if count >= len(self.users):
+            return self
+        some = sample_of(len(self.users), count)
+        candidates = None if self.candidates is None else self.candidates.take(some)
+        return replace(
+            self,
+            users=self.users[some],
+            targets=self.targets.take(some),
+            candidates=candidates,
+            against=self.against[some],
+        )
+
+
+def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
+    """Return `count` places among `size`, ascending, always the same ones; all if there are fewer.
+
+    Example:
+        >>> sample_of(3, 5).tolist()
+        [0, 1, 2]
+    """
+    return np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(size)[:count])
+
+
+def ranking_task(
+    held_out: Csr,
+    known: Csr,
+    rankable: Mask,
+    trained: Mask,
+    candidates: Candidates | None = None,
+) -> Task:
+    """Find out what can be ranked.
+
+    Args:
+        held_out: Held-out items of each user row.
+        known: Items of each user row that count as touched.
+        rankable: (n_items,) items with training interactions.
+        trained: (n_users,) users with training interactions.
+        candidates: Stored candidates of each user row; None for full ranking.
+    """
+    n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
+    learned = _keys(held_out)[trained[held_out.entry_rows]]
+    warm = learned[rankable[learned % n_items]]
+    fresh = np.setdiff1d(warm, _keys(known), assume_unique=True)
+    against = None
+    if candidates is None:
+        taken = np.bincount(known.entry_rows[rankable[known.indices]], minlength=n_users)
+        left = int(rankable.sum()) - taken - np.bincount(fresh // n_items, minlength=n_users)
+    else:
+        if len(candidates.indptr) != n_users + 1:
+            raise EvaluationError(
+                f"The candidates ({candidates.source}) are for "
+                f"{counted(len(candidates.indptr) - 1, 'user')} and the held-out items for "
+                f"{n_users:,}: use the candidates of the same split."
+            )
+        drawn = Csr(candidates.indptr, candidates.items, n_items)
+        against = np.unique(_keys(drawn)[rankable[drawn.indices]])
+        against = np.setdiff1d(against, fresh, assume_unique=True)
+        left = np.bincount(against // n_items, minlength=n_users)
+    pairs = fresh[left[fresh // n_items] > 0]
+    users = np.unique(pairs // n_items).astype(np.int32)
+    skipped = {
+        NO_HISTORY: int(((held_out.counts > 0) & ~trained).sum()),
+        COLD_TARGET: len(learned) - len(warm),
+        KNOWN_TARGET: len(warm) - len(fresh),
+        NO_CANDIDATES: len(np.unique(fresh // n_items)) - len(users),
+    }
+    return Task(
+        users,
+        _by_user(pairs, users, n_items),
+        known,
+        None if against is None else _by_user(against, users, n_items),
+        left[users],
+        {reason: count for reason, count in skipped.items() if count},
+    )
+
+
+def _keys(pairs: Csr) -> Counts:
+    """One ascending number for each (row, column), if columns ascend."""
+    keys: Counts = pairs.entry_rows.astype(np.int64) * pairs.n_columns + pairs.indices
+    return keys
+
+
+def _by_user(pairs: Counts, users: Rows, n_items: int) -> Csr:
+    """Entries of some users, one row for each of them."""
+    firsts = users.astype(np.int64) * n_items
+    starts, stops = np.searchsorted(pairs, firsts), np.searchsorted(pairs, firsts + n_items)
+    indptr = offsets(stops - starts)
+    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], stops - starts)
+    return Csr(indptr, (pairs[places] % n_items).astype(np.int32), n_items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,63 +201,38 @@ def check_ties(ties: str) -> None:
         raise ParameterError(f"ties={shown(ties)} is not allowed; it must be one of {allowed}.")
 
 
-def full_ranks(
+def held_out_ranks(
     scorer: Scorer,
     held_out: Interactions,
     known: Csr,
     ties: Ties,
     *,
+    candidates: Candidates | None = None,
     trained: Mask | None = None,
     list_length: int = 0,
 ) -> Ranking:
-    """Rank held-out items among all items that their users have not touched.
+    """Rank held-out items among all items that their users have not touched, or among candidates.
 
     Args:
         scorer: Computes the scores.
         held_out: Held-out interactions.
         known: Items of each user row that count as touched.
         ties: How to count equal scores.
+        candidates: Stored candidates of each user row; None for full ranking.
         trained: (n_users,) users with training interactions, the only ones that are ranked; None
             if `known` holds the training items.
-        list_length: Length of the lists to return in addition to the ranks.
+        list_length: Length of the lists to return in addition to the ranks, in full ranking.
 
     Raises:
         EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
     """
     trained = known.counts > 0 if trained is None else trained
-    task = full_task(held_out.by_user, known, scorer.rankable, trained)
+    task = ranking_task(held_out.by_user, known, scorer.rankable, trained, candidates)
     return rank(scorer, task, ties, list_length)
 
 
-def candidate_ranks(
-    scorer: Scorer,
-    held_out: Interactions,
-    candidates: Candidates,
-    known: Csr,
-    ties: Ties,
-    *,
-    trained: Mask | None = None,
-) -> Ranking:
-    """Rank held-out items among the stored candidates of their users.
-
-    Args:
-        scorer: Computes the scores.
-        held_out: Held-out interactions.
-        candidates: Stored candidates of each user row.
-        known: Items of each user row that count as touched.
-        ties: How to count equal scores.
-        trained: As for `full_ranks`.
-
-    Raises:
-        EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
-    """
-    trained = known.counts > 0 if trained is None else trained
-    task = sampled_task(held_out.by_user, candidates, known, scorer.rankable, trained)
-    return rank(scorer, task, ties)
-
-
 def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranking:
-    """Rank the targets of a task; see `full_ranks` and `candidate_ranks`."""
+    """Rank the targets of a task; see `held_out_ranks`."""
     check_ties(ties)
     if not len(task.users):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
@@ -153,21 +260,21 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
             scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
             best = BestLists(tiles, block, length, task.known)
             beaten = _Beaten(tiles, block, targets, scores[own], above[own], at_least[own])
-            tiles.scan(block, _both(best.look, beaten.look))
+            tiles.scan(block, best.look, beaten.look)
             best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
     return _ranking(task, scores, above, at_least, ties, lists if list_length else None)
 
 
 class _Beaten:
-    """How many scores beat the targets of a block of users, while its tiles pass by.
+    """Counts how many scores beat the targets of a block of users, tile by tile.
 
     Args:
         tiles: Where the tiles come from.
         block: The users.
         targets: Held-out items, a row for each user of the block.
         scores: (n_targets,) their true scores.
-        above: (n_targets,) to be added to: scores above each target.
-        at_least: (n_targets,) to be added to: scores not below each target.
+        above: (n_targets,) out: scores above each target are added.
+        at_least: (n_targets,) out: scores not below each target are added.
     """
 
     def __init__(
@@ -181,60 +288,59 @@ class _Beaten:
     ) -> None:
         self._tiles, self._block, self._targets = tiles, block, targets
         self._scores, self._above, self._at_least = scores, above, at_least
+        self._levels: Scores = scores - block.constants[targets.entry_rows]
 
     def look(self, tile: Scores, first: int, rows: slice) -> None:
-        """Take targets out of some rows of a tile, and count what beats them."""
-        tiles, block, targets = self._tiles, self._block, self._targets
+        """Hide the targets in some rows of a tile, and count what beats them.
+
+        What is within the tile's error of a target is scored again.
+        """
+        tiles, indptr = self._tiles, self._targets.indptr[rows.start : rows.stop + 1]
         places = np.arange(rows.start, rows.stop, dtype=np.int32)
-        tiles.hide(tile, first, places, targets)
-        if block.source is not None and block.error.any():
-            for start in range(rows.start, rows.stop, _ROWS_IN_DOUBT):
-                some = slice(start, min(start + _ROWS_IN_DOUBT, rows.stop))
-                self._look_twice(tile[start - rows.start :][:_ROWS_IN_DOUBT], first, some)
+        tiles.hide(tile, first, places, self._targets)
+        few = tiles.is_small and (indptr[-1] - indptr[0]) * tile.shape[1] <= _FEW
+        count = self._count_few if few else self._count
+        for found, columns, targets in count(tile, self._block.error[rows], indptr):
+            items = tiles.columns[first + columns]
+            scores = tiles.pairs(self._block, places[found], items)
+            np.add.at(self._above, targets, scores > self._scores[targets])
+            np.add.at(self._at_least, targets, scores >= self._scores[targets])
+
+    def _count(self, tile: Scores, error: Scores, indptr: Counts) -> Iterator[_Doubts]:
+        """Count what surely beats targets; yields rows, columns and targets of the rest."""
+        doubts = np.zeros(len(self._scores), dtype=np.int64)
+        count_better(tile, error, indptr, self._levels, self._above, self._at_least, doubts)
+        own = doubts[indptr[0] : indptr[-1]]
+        if not own.any():
             return
-        count_better(
-            tile,
-            first,
-            tiles.columns,
-            block.error[rows],
-            block.user_vectors[rows],
-            tiles.item_vectors,
-            block.constants[rows],
-            targets.indptr[rows.start : rows.stop + 1],
-            self._scores,
-            self._above,
-            self._at_least,
-        )
+        ends = offsets(np.add.reduceat(own, indptr[:-1] - indptr[0]))
+        for part in _slices_by_size(ends, _DOUBTS_AT_ONCE):
+            size = ends[part.stop] - ends[part.start]
+            found, columns = np.empty((2, size), np.int32)
+            targets = np.empty(size, np.int64)
+            listed = (indptr[part.start : part.stop + 1], self._levels, doubts)
+            list_doubts(tile[part], error[part], *listed, found, columns, targets)
+            yield found + np.int32(part.start), columns, targets
 
-    def _look_twice(self, tile: Scores, first: int, rows: slice) -> None:
-        """Count what surely beats targets, and score the rest again."""
-        tiles, block = self._tiles, self._block
-        counted = (tile, block.error[rows], self._targets.indptr[rows.start : rows.stop + 1])
-        doubts = count_surely_better(*counted, self._scores, self._above, self._at_least)
-        if not doubts:
-            return
-        places, columns, targets = list_doubts(*counted, self._scores, doubts)
-        items = tiles.columns[first + columns]
-        scores = tiles.pairs(block, places + np.int32(rows.start), items)
-        np.add.at(self._above, targets, scores > self._scores[targets])
-        np.add.at(self._at_least, targets, scores >= self._scores[targets])
-
-
-def _both(one: Look, other: Look) -> Look:
-    """Look in two ways, one after the other."""
-
-    def look(tile: Scores, first: int, rows: slice) -> None:
-        one(tile, first, rows)
-        other(tile, first, rows)
-
-    return look
+    def _count_few(self, tile: Scores, error: Scores, indptr: Counts) -> Iterator[_Doubts]:
+        """`_count` by numpy, for small catalogues: kernels take seconds to compile."""
+        owners, own = np.repeat(np.arange(len(tile)), np.diff(indptr)), slice(indptr[0], indptr[-1])
+        lines, doubt = tile[owners], error[owners]
+        is_above = lines > (self._levels[own] + doubt)[:, None]
+        is_level = lines >= (self._levels[own] - doubt)[:, None]
+        unsure = is_level & ~is_above & (doubt > 0)[:, None]
+        self._above[own] += is_above.sum(axis=1)
+        self._at_least[own] += (is_level & ~unsure).sum(axis=1)
+        places, columns = np.nonzero(unsure)
+        if len(places):
+            yield owners[places], columns, places + own.start
 
 
 def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) -> Ranking:
     n_targets = len(task.targets.indices)
     scores = np.empty(n_targets, dtype=np.float32)
     above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
-    for part in _slices_by_size(candidates, BLOCK_BYTES // _PAIR_BYTES):
+    for part in _slices_by_size(candidates.indptr, BLOCK_BYTES // _PAIR_BYTES):
         targets, against = _rows(task.targets, part), _rows(candidates, part)
         own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
         users = task.users[part]
@@ -285,12 +391,12 @@ def _rows(matrix: Csr, part: slice) -> Csr:
     return Csr(indptr - indptr[0], matrix.indices[indptr[0] : indptr[-1]], matrix.n_columns)
 
 
-def _slices_by_size(matrix: Csr, most: int) -> list[slice]:
+def _slices_by_size(indptr: Counts, most: int) -> list[slice]:
     """Cut rows into slices of at most so many entries (a single row may have more)."""
     slices, start = [], 0
-    while start < matrix.n_rows:
-        limit = matrix.indptr[start] + most
-        stop = max(start + 1, int(np.searchsorted(matrix.indptr, limit, side="right")) - 1)
+    while start < len(indptr) - 1:
+        limit = indptr[start] + most
+        stop = max(start + 1, int(np.searchsorted(indptr, limit, side="right")) - 1)
         slices.append(slice(start, stop))
         start = stop
     return slices

@@ -16,8 +16,7 @@ from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.evaluation.evaluator import stored_candidates
 from transcf.evaluation.metrics import Floats, check_metric, compute
-from transcf.evaluation.ranks import Ties, check_ties, rank
-from transcf.evaluation.tasks import Task, full_task, sample_of, sampled_task
+from transcf.evaluation.ranks import Task, Ties, check_ties, rank, ranking_task, sample_of
 from transcf.protocols import protocol_named
 from transcf.retrieval.scorer import Scorer
 
@@ -125,11 +124,8 @@ class Validation:
     def _task_for(self, rankable: Mask) -> Task:
         """Return the ranking task, cached while the same items can be ranked."""
         if self._made is None or not np.array_equal(self._made[0], rankable):
-            held_out, known, trained = self._held_out, self._known, self._known.counts > 0
-            if self._candidates is None:
-                task = full_task(held_out, known, rankable, trained)
-            else:
-                task = sampled_task(held_out, self._candidates, known, rankable, trained)
+            known, trained = self._known, self._known.counts > 0
+            task = ranking_task(self._held_out, known, rankable, trained, self._candidates)
             if self._users is not None:
                 task = task.of_sample(self._users)
             self._made = (rankable.copy(), task)
@@ -152,7 +148,7 @@ def as_validation(
     validation: Interactions | PartitionedLog | Validation,
     users: int | None = None,
 ) -> Validation:
-    """Turn held-out interactions into a full-ranking `Validation`; one is returned as it is.
+    """Turn held-out interactions into a full-ranking `Validation`; a `Validation` stays as it is.
 
     Args:
         train: What models learn from.
@@ -186,14 +182,8 @@ def validation_in_parts(
 ) -> Validation:
     """Return a full-ranking `Validation` of a log in parts that holds a sample of users only.
 
-    They are those that `Validation.sampled` would draw: users with something to be ranked by, and
-    something to be ranked against. All held-out events are looked at, training events a partition
-    at a time.
-
-    Args:
-        train: What models learn from.
-        held_out: What is held out: another part of the same log.
-        users: How many users to look at; None uses all users.
+    They are those that `Validation.sampled` would draw. Training events are read a partition at a
+    time.
     """
     targets, rankable = held_out.read(), train.item_counts > 0
     owners = targets.user_rows

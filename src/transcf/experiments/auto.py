@@ -26,55 +26,45 @@ from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions, read_interactions
 from transcf.data.split import Split
 from transcf.data.splitters import open_log_and_split, split_log
-from transcf.errors import ParameterError, TransCFError, shown
+from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.experiments.auto_report import AutoResult, report_of, stored_result, write_report
-from transcf.experiments.auto_search import (
-    DENSE,
-    AutoTrial,
-    Search,
-    add_trial,
-    default_epochs,
-    evaluate_trial,
-    is_stored,
-    make_model,
-    run_stored,
-    try_setting,
-)
+from transcf.experiments.auto_search import DENSE, AutoSearch, AutoTrial
+from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.run_result import RunResult
-from transcf.experiments.search_space import grid_of, space_of
+from transcf.experiments.search import grid_of, space_of
 from transcf.experiments.store import Store
 from transcf.interrupts import stop_on_interrupt
 from transcf.models.base import Recommender
-from transcf.models.blend import Blend, Part
 from transcf.models.params import values_of
-from transcf.models.registry import canonical_name, create, name_and_params
+from transcf.models.registry import canonical_name, create
 from transcf.models.training import FitOptions
 from transcf.protocols import protocol_named
 
 #: Models in the order in which their defaults are tried; models with torch only if named.
 MODELS = (
-    "popularity", "recent-popularity", "itemknn", "transcf-mixture", "slim", "ease", "ials",
-    "transcf", "bpr", "cml",
+    "popularity", "recent-popularity", "sequential-rules", "itemknn", "ease", "transcf-mixture",
+    "ials", "slim", "bpr", "transcf", "cml",
 )  # fmt: skip
-#: Most items with which models whose cost grows faster than that of others are tried by default.
-_DENSE_ITEMS = 20_000
+#: Items up to which dense models are cheap, and up to which they are tried by default.
+_CHEAP_ITEMS, _DENSE_ITEMS = 5_000, 20_000
 #: Share of the default epochs in the first step of successive halving.
 _SMALL = 0.25
 #: Shares with which defaults are tried: the first for which there is time.
 _SHARES = (1.0, 0.5, _SMALL)
 #: New settings of the best, second and third model in each round.
 _PROPOSALS = (4, 3, 2)
-#: Most users that models are compared on; the test looks at all users.
-_USERS = 10_000
+#: Models that are compared on so many users: within both limits, but on the least number.
+_USERS, _SCORES, _LEAST_USERS = 10_000, 200_000_000, 1_000
+#: Most users of the test against those.
+_MORE_TESTS = 3
 #: Most rounds of settings, and rounds that leave the best three models as they are before the end.
-_ROUNDS, _PATIENCE = 20, 2
+_ROUNDS, _PATIENCE = 20, 3
 #: Probability that a parameter of the best setting of a model is replaced.
 _CHANGE = 0.4
 #: Parameters that models choose by themselves.
 _CHOSEN = ("trend", "trend_half_life")
-#: Evaluations that the search for the weights of a blend costs, by the number of parts.
-_WEIGHT_TRIALS = {2: 25, 3: 100}
+#: Models that the best one is blended with.
+_PARTNERS = 3
 
 
 def auto(
@@ -96,8 +86,8 @@ def auto(
     Events are held out as `evaluate` does it: the newest tenth for test and the tenth before it for
     validation where there are times, else one event of each user at random for each. Models and
     settings are chosen on the validation part. A setting that is not the default, or a blend, wins
-    only if its paired gain over the best default exceeds one standard error. Ctrl-C ends the search
-    and keeps the best model so far; a second Ctrl-C ends at once.
+    only if its paired gain over the best default exceeds one standard error, and more with few
+    users. Ctrl-C ends the search and keeps the best model so far; a second Ctrl-C ends at once.
 
     Args:
         data: A log, a table, or anything that `open_data` accepts.
@@ -180,14 +170,10 @@ def find_model(
     started: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> AutoResult:
-    """Find a good model for a log that is split already.
+    """Find a good model for a log that is split already; arguments as for `auto`.
 
-    Args: as for `auto`, and:
-        log: All events.
-        split: The same events in three parts.
-        store: The run cache, or None.
-        started: When the time began, as `perf_counter` counts; by default now.
-        about: Facts that are added to the report of the model.
+    `started` is when the time began, as `perf_counter` counts; `about` has facts that are added to
+    the report of the model.
     """
     target = None if out is None else path_of(out)
     config = EvalConfig(protocol, subset="validation", with_validation=False).on(split)
@@ -206,23 +192,27 @@ def find_model(
             return stored
         overwrite = overwrite or is_own
     started = perf_counter() if started is None else started
-    part = _with_fewer_users(split, seed)
+    most = max(_LEAST_USERS, min(_USERS, _SCORES // split.train.n_items))
+    part = replace(split, validation=_with_fewer_users(split.validation, most, seed))
+    tested = replace(split, test=_with_fewer_users(split.test, _MORE_TESTS * most, seed))
     with stop_on_interrupt(grace=math.inf) as request:
-        search = Search(
-            log, part, metric, config, store, seed, 60 * minutes, request, started, on_progress
-        )
+        search = AutoSearch(
+            log, part, tested, metric, config, store, seed, 60 * minutes, request, started,
+            on_progress,
+        )  # fmt: skip
         is_interrupted = False
         try:
             _run(search, names)
             winner = search.winner()
-            tested = _test(search, split, winner)
+            results = _test(search, winner)
         except KeyboardInterrupt:
             if not search.trials:
                 raise
-            is_interrupted, winner, tested = True, search.winner(), []
+            is_interrupted, winner, results = True, search.winner(), []
+            search.untested = "the search was interrupted."
         search.report(f"fitting {winner.name} on all events")
         model = _fit_on_all(search, winner)
-    report = report_of(search, winner, tested, model, minutes, question, is_interrupted)
+    report = report_of(search, winner, results, model, minutes, question, is_interrupted)
     model.report_ |= {"fitted_on": report["fitted_on"], "held_out": False, **(about or {})}
     model.report_["auto"] = report
     result = AutoResult(model, report)
@@ -232,14 +222,14 @@ def find_model(
     return result
 
 
-def _with_fewer_users(split: Split, seed: int) -> Split:
-    """Return the split with a sample of the users of its validation part, if it has many."""
-    users = np.unique(split.validation.user_rows)
-    if len(users) <= _USERS:
-        return split
-    taken = np.zeros(split.train.n_users, dtype=bool)
-    taken[np.random.default_rng(seed).choice(users, _USERS, replace=False)] = True
-    return replace(split, validation=split.validation.select(taken[split.validation.user_rows]))
+def _with_fewer_users(events: Interactions, most: int, seed: int) -> Interactions:
+    """Return the events of a sample of the users, if they are many."""
+    users = np.unique(events.user_rows)
+    if len(users) <= most:
+        return events
+    taken = np.zeros(events.n_users, dtype=bool)
+    taken[np.random.default_rng(seed).choice(users, most, replace=False)] = True
+    return events.select(taken[events.user_rows])
 
 
 # -- what is tried -----------------------------------------------------------------------------
@@ -258,17 +248,21 @@ def _names(models: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _suited(names: Sequence[str], log: Interactions, *, is_named: bool) -> list[str]:
-    """Leave out models that do not suit the data, unless they are named."""
-    left_out = set() if log.timestamps is not None else {"recent-popularity"}
+    """Leave out models that do not suit the data, unless they are named; expensive ones last."""
+    if is_named:
+        return list(names)
+    left_out = set() if log.timestamps is not None else {"recent-popularity", "sequential-rules"}
     left_out |= set(DENSE) if log.n_items > _DENSE_ITEMS else set()
-    return [name for name in names if is_named or name not in left_out]
+    late = set(DENSE) if log.n_items > _CHEAP_ITEMS else set()
+    suited = [name for name in names if name not in left_out]
+    return sorted(suited, key=late.__contains__)
 
 
-def _run(search: Search, names: Sequence[str]) -> None:
+def _run(search: AutoSearch, names: Sequence[str]) -> None:
     """Try the defaults, blends of the best, settings by successive halving, and blends again."""
     for name in names:
-        for share in _SHARES if default_epochs(search, name) else (1.0,):
-            if try_setting(search, name, {}, share) is not None:
+        for share in _SHARES if search.default_epochs(name) else (1.0,):
+            if search.try_setting(name, {}, share) is not None:
                 break
     started, waited = search.elapsed, 0
     _run_blends(search)
@@ -283,7 +277,7 @@ def _run(search: Search, names: Sequence[str]) -> None:
     _run_blends(search)
 
 
-def _run_round(search: Search, number: int) -> None:
+def _run_round(search: AutoSearch, number: int) -> None:
     """Try new settings of the best models; those with epochs with few of them first.
 
     Of the latter the best third is tried with all epochs. The best setting so far is tried with
@@ -291,21 +285,21 @@ def _run_round(search: Search, number: int) -> None:
     """
     small: list[AutoTrial | None] = []
     for best, count in zip(list(search.ranked()), _PROPOSALS, strict=False):
-        has_epochs = bool(default_epochs(search, best.name))
+        has_epochs = bool(search.default_epochs(best.name))
         settings = list(_proposals(search, best, number, count))
         if has_epochs and settings:
-            small.append(try_setting(search, best.name, best.setting, _SMALL))
+            small.append(search.try_setting(best.name, best.setting, _SMALL))
         for setting in settings:
-            found = try_setting(search, best.name, setting, _SMALL if has_epochs else 1.0)
+            found = search.try_setting(best.name, setting, _SMALL if has_epochs else 1.0)
             small += [found] if has_epochs else []
     done = [trial for trial in small if trial is not None and trial.result.error is None]
     done.sort(key=search.value, reverse=True)
     for trial in done[: math.ceil(len(done) / 3)]:
-        try_setting(search, trial.name, trial.setting, 1.0)
+        search.try_setting(trial.name, trial.setting, 1.0)
 
 
 def _proposals(
-    search: Search, best: AutoTrial, number: int, count: int
+    search: AutoSearch, best: AutoTrial, number: int, count: int
 ) -> Iterator[dict[str, Any]]:
     """Yield new settings of a model: its best one with some parameters changed at random."""
     space = space_of(best.name, timed=search.log.timestamps is not None)
@@ -331,80 +325,25 @@ def _proposals(
 # -- blends and the end ------------------------------------------------------------------------
 
 
-def _run_blends(search: Search) -> None:
-    """Blend the best model with the second and with the third; all three if one of these helps."""
-    best = search.ranked()[:3]
-    if len(best) < 2:
-        return
-    pairs = [[best[0], other] for other in best[1:]]
-    found = [_try_blend(search, parts) for parts in pairs]
-    if len(pairs) == 2 and any(one is not None and search.gains(one, best[0]) for one in found):
-        _try_blend(search, best)
+def _run_blends(search: AutoSearch) -> None:
+    """Blend the best model with each of the next ones; then with the two that help most."""
+    best, *others = search.ranked()[: 1 + _PARTNERS]
+    found = [(search.try_blend([best, other]), other) for other in others]
+    helpful = [(one, other) for one, other in found if one is not None and search.gains(one, best)]
+    helpful.sort(key=lambda pair: search.value(pair[0]), reverse=True)
+    if helpful and len(others) > 1:
+        partners = [other for _, other in helpful] + others
+        search.try_blend([best, *list(dict.fromkeys(partners))[:2]])
 
 
-def _try_blend(search: Search, parts: Sequence[AutoTrial]) -> AutoTrial | None:
-    """Choose the weights of a blend on the validation part; None if there is no time for it."""
-    search.check_interrupt()
-    blend: Recommender[Any] = Blend(parts=" + ".join(str(_part(part)) for part in parts))
-    for trial in search.trials:
-        if trial.setting == {"parts": blend.settings.parts}:
-            return trial
-    search.report(f"blending {' and '.join(part.name for part in parts)}")
-    if not is_stored(search, blend, search.split, search.config):
-        scoring = sum(max(0.0, part.result.spent - part.result.seconds) for part in parts)
-        cost = sum(part.fit_seconds for part in parts) + 2 * scoring
-        cost += _WEIGHT_TRIALS[len(parts)] * search.evaluation_seconds
-        if not search.has_time(cost, sum(part.refit_seconds for part in parts)):
-            search.skipped[blend.settings.parts] = f"no time: about {cost:.0f} s"
-            return None
-        try:
-            blend = _fit_blend(search, parts)
-        except TransCFError as error:
-            search.skipped[blend.settings.parts] = str(error)
-            return None
-    started = perf_counter()
-    result = evaluate_trial(search, blend, is_fitted=blend.is_fitted)
-    if not result.stored:
-        result = replace(result, spent=perf_counter() - started)
-    return add_trial(
-        search, AutoTrial("blend", {"parts": blend.settings.parts}, 1.0, result, blend, parts)
-    )
-
-
-def _part(trial: AutoTrial) -> Part:
-    """Return a trial as a part of a blend, with the settings that the model was fitted with."""
-    return Part(*name_and_params(create(trial.name, **trial.result.parameters)))
-
-
-def _fit_blend(search: Search, parts: Sequence[AutoTrial]) -> Recommender[Any]:
-    models = [_fitted(search, part) for part in parts]
-    blend: Recommender[Any] = Blend.of(models, search.config.validation(search.split))
-    return blend
-
-
-def _fitted(search: Search, trial: AutoTrial) -> Recommender[Any]:
-    """Return the model of a trial, fitted on the training part again if it is not in memory."""
-    if trial.model is not None and trial.model.is_fitted:
-        return trial.model
-    if trial.parts:
-        model = _fit_blend(search, trial.parts)
-    else:
-        model = make_model(search, trial.name, trial.params)
-        validation = search.config.validation(search.split)
-        model.fit(search.split.train, validation, FitOptions(progress=False))
-        if model.report_.get("ending") == "interrupted":
-            raise KeyboardInterrupt
-    trial.model = model
-    return model
-
-
-def _test(search: Search, split: Split, winner: AutoTrial) -> list[tuple[AutoTrial, RunResult]]:
+def _test(search: AutoSearch, winner: AutoTrial) -> list[tuple[AutoTrial, RunResult]]:
     """Evaluate the winner, the runner-up and popularity on the test part.
 
     The runner-up is the best trial of another model that can be refitted in the time that is left.
     """
-    config = replace(search.config, subset="test")
+    config, split = replace(search.config, subset="test"), search.tested
     left = search.limit - search.elapsed - winner.fit_seconds - 2 * winner.refit_seconds
+    left -= search.test_users * winner.evaluation_seconds
     others = [trial for trial in search.ranked() if trial.name != winner.name]
     second = [trial for trial in others if trial.fit_seconds + trial.refit_seconds <= left][:1]
     found = []
@@ -412,25 +351,27 @@ def _test(search: Search, split: Split, winner: AutoTrial) -> list[tuple[AutoTri
         search.check_interrupt()
         search.report(f"testing {trial.name}")
         model = trial.model
-        if model is None or not is_stored(search, model, split, config):
-            model = _fitted(search, trial)
+        if model is None or not search.is_stored(model, split, config):
+            model = search.fitted(trial)
         options = FitOptions(progress=False)
-        result = run_stored(search, model, split, config, options, is_fitted=True)
+        try:
+            result = search.run_stored(model, split, config, options, is_fitted=True)
+        except EvaluationError as error:  # as where all users have all items
+            search.untested = str(error)
+            return []
         if result.evaluation is not None:
             found.append((trial, result))
     return found
 
 
-def _fit_on_all(search: Search, winner: AutoTrial) -> Recommender[Any]:
+def _fit_on_all(search: AutoSearch, winner: AutoTrial) -> Recommender[Any]:
     """Fit the winner on all events, with its epoch, trend and weights.
 
     The first Ctrl-C ends the search, and so the final fit is repeated if it is interrupted.
     """
     for _ in range(2):
         with suppress(KeyboardInterrupt):
-            model: Recommender[Any] = _fitted(search, winner).refit(
-                search.log, FitOptions(progress=False)
-            )
+            model = search.fitted(winner).refit(search.log, FitOptions(progress=False))
             if model.report_.get("ending") != "interrupted":
                 return model
             winner.model = None

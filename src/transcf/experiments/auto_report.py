@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 from transcf.data.atomic import atomic_write
 from transcf.data.json_text import to_json
 from transcf.evaluation import paired_tests
-from transcf.experiments.run_result import RunResult
+from transcf.experiments.results import RunResult
 from transcf.io.model_dir import check_replaceable
 from transcf.models.base import Recommender
+from transcf.models.blend import read_parts
 from transcf.models.registry import load
 from transcf.tables import Cell, Table
 
 if TYPE_CHECKING:
-    from transcf.experiments.auto_search import AutoTrial, Search
+    from transcf.experiments.auto_search import AutoSearch, AutoTrial
 
 #: Trials in the table.
 _ROWS = 12
+#: Test users below which figures are called uncertain.
+_FEW_USERS = 50
 #: Lists that the time of serving is measured with.
 _LISTS = 20
 
@@ -43,34 +46,37 @@ class AutoResult:
 
     def table(self) -> Table:
         """Return what was tried as a table, the best first, with the result below it."""
-        report = self.report
-        metric, name = report["metric"], report["winner"]["name"]
-        rows = []
+        report, winner = self.report, self.report["winner"]
         tried = sorted(report["tried"], key=lambda one: -(one["validation"] or 0.0))
-        shown = tried[:_ROWS] + [
-            one for one in tried[_ROWS:] if one["name"] in {name, "popularity"}
-        ]
-        for trial in shown:
-            figure = "failed" if trial["validation"] is None else f"{trial['validation']:.4f}"
-            se = "" if trial["se"] is None else f"{trial['se']:.4f}"
-            is_winner = trial["name"] == name
-            row: list[str | Cell] = [trial["name"], Cell(figure, "best" if is_winner else "")]
-            rows.append([*row, se, f"{trial['seconds']:.1f}"])
-        columns = ("model", f"{metric} (validation)", "standard error", "seconds")
-        return Table(f"Best model: {name}", columns, rows, self.notes())
+        always = {winner["name"], "popularity"}
+        rows = []
+        for trial in tried[:_ROWS] + [one for one in tried[_ROWS:] if one["name"] in always]:
+            is_winner = trial["name"] == winner["name"]
+            failed = trial["validation"] is None
+            figure = "failed" if failed else f"{trial['validation']:.4f} ± {trial['se']:.4f}"
+            cells: list[str | Cell] = [_short_name(trial), Cell(figure, "best" * is_winner)]
+            rows.append([*cells, f"{trial['seconds']:.1f}", _settings(trial)])
+        columns = ("model", f"{report['metric']} (validation)", "seconds", "settings")
+        return Table(f"Best model: {_short_name(winner)}", columns, rows, self.notes())
 
     def notes(self) -> list[str]:
         """Return the result in sentences."""
-        report, metric = self.report, self.report["metric"]
-        notes = [f"Held out: {report['split']}."]
+        report, metric, data = self.report, self.report["metric"], self.report["data"]
+        counts = ", ".join(f"{data[name]:,} {name}" for name in ("users", "items", "events"))
+        notes = [f"Data: {counts}. Held out: {report['split']}."]
         if report["test"] is None:
-            notes.append("The model was not tested: the search was interrupted.")
+            notes.append(f"The model was not tested: {report['untested']}")
         else:
             test = report["test"]
             notes.append(
                 f"Test part, which no choice has seen: {metric} {test['mean']:.4f} ± "
                 f"{test['se']:.4f} over {test['users']:,} users."
             )
+            if test["users"] < _FEW_USERS:
+                notes.append("With so few users all figures are uncertain: collect more events.")
+        if weights := report["winner"]["weights"]:
+            listed = ", ".join(f"{weight:.2g} {part}" for part, weight in weights.items())
+            notes.append(f"Weights of the blend: {listed}.")
         notes += [
             f"Against {one['model']}: {one['difference']:+.4f} (95 % interval {one['ci_low']:+.4f} "
             f"to {one['ci_high']:+.4f}, p = {one['p']:.2g})."
@@ -79,8 +85,10 @@ class AutoResult:
         if len(report["tried"]) > _ROWS:
             notes.append(f"The report has all {len(report['tried'])} trials.")
         tried = {one["model"] for one in report["tried"]}
-        if missing := [name for name in report["question"]["models"] if name not in tried]:
-            notes.append(f"Not tried: {', '.join(missing)}; the report has the reasons.")
+        missing = [name for name in report["question"]["models"] if name not in tried]
+        if missing:
+            reasons = [f"{name} ({report['skipped'].get(name, 'no time')})" for name in missing]
+            notes.append(f"Not tried: {', '.join(reasons)}.")
         return [
             *notes,
             f"{report['fitted_on'].capitalize()}. One list takes {report['serving_ms']:.2g} ms.",
@@ -89,14 +97,10 @@ class AutoResult:
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
-        data = ", ".join(f"{name} {value}" for name, value in self.report["data"].items())
-        parameters = self.report["winner"]["parameters"]
-        lines = [
-            "# Which model is best for these data",
-            f"Data: {data}.",
-            self.table().to_markdown(),
-        ]
-        return "\n\n".join([*lines, "Parameters of the best model:", *_code(parameters)]) + "\n"
+        parameters = json.dumps(self.report["winner"]["parameters"], indent=2)
+        lines = ["# Which model is best for these data", self.table().to_markdown()]
+        lines += ["Parameters of the best model:", f"```json\n{parameters}\n```"]
+        return "\n\n".join(lines) + "\n"
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -109,12 +113,22 @@ class AutoResult:
         return self.table()._repr_html_()
 
 
-def _code(value: Mapping[str, Any]) -> list[str]:
-    return [f"```json\n{json.dumps(value, indent=2)}\n```"]
+def _short_name(trial: Mapping[str, Any]) -> str:
+    """Return the name of a model; of a blend, those of its parts."""
+    if trial["model"] != "blend":
+        return str(trial["model"])
+    return " + ".join(part.name for part in read_parts(trial["setting"]["parts"]))
+
+
+def _settings(trial: Mapping[str, Any]) -> str:
+    """Return the parameters that differ from the defaults."""
+    if trial["model"] == "blend":
+        return "weights chosen on validation data"
+    return ", ".join(f"{key}={value}" for key, value in trial["setting"].items()) or "default"
 
 
 def report_of(
-    search: Search,
+    search: AutoSearch,
     winner: AutoTrial,
     tested: Sequence[tuple[AutoTrial, RunResult]],
     model: Recommender[Any],
@@ -124,14 +138,8 @@ def report_of(
 ) -> dict[str, Any]:
     """Return the report: JSON values only.
 
-    Args:
-        search: The finished search.
-        winner: The trial that was chosen.
-        tested: Results on the test part, the winner's first; empty after an interruption.
-        model: The winner, fitted on all events.
-        minutes: The time limit.
-        question: What the search depends on, to recognize it.
-        is_interrupted: Whether Ctrl-C ended the search.
+    `tested` has results on the test part, the winner's first; it is empty after an interruption.
+    `model` is the winner, fitted on all events; `question` is what the search depends on.
     """
     log, metric = search.log, search.metric
     test = None
@@ -161,13 +169,14 @@ def report_of(
             "weights": model.report_.get("weights"),
         },
         "test": test,
+        "untested": search.untested,
         "tests": _paired(tested, metric),
         "fitted_on": f"fitted on all {len(log):,} events",
         "serving_ms": round(_serving_ms(model), 3),
     }
 
 
-def _tried(search: Search, trial: AutoTrial) -> dict[str, Any]:
+def _tried(search: AutoSearch, trial: AutoTrial) -> dict[str, Any]:
     result = trial.result
     found = None if result.evaluation is None else result.evaluation.metrics[search.metric]
     return {
@@ -218,11 +227,8 @@ def stored_result(
 ) -> tuple[AutoResult | None, bool]:
     """Return the result of an earlier call, and whether the folder holds a model of such a call.
 
-    Args:
-        target: Folder of the model.
-        question: What the search depends on.
-        minutes: The time limit: a search that was interrupted, or had less time, is no result.
-        overwrite: Search again, and replace any model.
+    A search that was interrupted, or had less than `minutes`, is no result. With `overwrite` there
+    is none, and any model is replaced.
 
     Raises:
         ModelFileError: The folder holds another model, or other files.

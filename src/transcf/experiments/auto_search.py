@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,24 +15,31 @@ import numpy.typing as npt
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import FitWarning, TransCFError
+from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
-from transcf.experiments.run_result import RunResult
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest
 from transcf.models.base import Recommender
+from transcf.models.blend import Blend, Part
 from transcf.models.families import IterationSettings, LogSizes
 from transcf.models.params import values_of
-from transcf.models.registry import create
+from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
 #: Events of a sample on which the time of a fit is estimated; smaller logs need no estimate.
 _SAMPLE = 20_000
-#: Items of the sample for these models.
+#: Items of the sample for dense models.
 _SAMPLE_ITEMS = 3_000
+#: Estimates from this time on are made twice.
+_SURE_SECONDS = 2.0
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
+#: Evaluations that the search for the weights of a blend costs, by the number of parts.
+_WEIGHT_TRIALS = {2: 25, 3: 100}
+#: Standard errors that a gain has to exceed are 1 + this / sqrt(users).
+_CAUTION = 8.0
 
 
 class OutOfTimeError(Exception):
@@ -61,8 +68,8 @@ class AutoTrial:
 
     @property
     def label(self) -> str:
-        """Name and parameters for tables."""
-        return str(self.setting["parts"]) if self.parts else _labelled(self.name, self.params)
+        """Name and parameters."""
+        return str(self.setting["parts"]) if self.parts else labelled(self.name, self.params)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -74,6 +81,11 @@ class AutoTrial:
     def is_default(self) -> bool:
         """Whether the model has its defaults, be it with fewer epochs."""
         return not self.setting and not self.parts
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time of the evaluation."""
+        return max(0.0, self.result.spent - self.result.seconds)
 
     @property
     def refit_seconds(self) -> float:
@@ -95,12 +107,13 @@ class AutoTrial:
 
 
 @dataclass(eq=False)
-class Search:
+class AutoSearch:
     """State of a search.
 
     Attributes:
         log: All events.
-        split: The same events in three parts.
+        split: The same events in three parts, with a sample of many validation users.
+        tested: The same events in three parts, with a sample of many test users.
         metric: What is compared.
         config: How the validation part is evaluated.
         store: The run cache, or None.
@@ -110,14 +123,16 @@ class Search:
         started: Time of the start, as `perf_counter` counts.
         on_progress: Called with the elapsed seconds and one line of text.
         stored_seconds: Time that stored runs took when they were computed.
-        trials: All trials so far.
+        trials: All trials so far; the first is popularity.
         skipped: Models that were not tried, with the reason.
+        untested: Why the winner was not tested.
         reserved: Seconds to keep for blends of the best models.
-        sampled: Estimated seconds per fit with default settings, by model.
+        blend_factor: Measured time of blends against its estimate.
     """
 
     log: Interactions
     split: Split
+    tested: Split
     metric: str
     config: EvalConfig
     store: Store | None
@@ -129,18 +144,29 @@ class Search:
     stored_seconds: float = 0.0
     trials: list[AutoTrial] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    untested: str = ""
     reserved: float = 0.0
-    sampled: dict[str, float] = field(default_factory=dict)
+    blend_factor: float = 1.0
+    _sampled: dict[str, float] = field(default_factory=dict)
 
     @property
     def elapsed(self) -> float:
         """Seconds since the start, with those of stored runs."""
         return perf_counter() - self.started + self.stored_seconds
 
-    @property
-    def evaluation_seconds(self) -> float:
-        """Time of one evaluation, measured with popularity, whose fit takes next to none."""
-        return self.trials[0].result.spent if self.trials else 0.0
+    def check_interrupt(self) -> None:
+        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
+        if self.request.asked:
+            raise KeyboardInterrupt
+
+    def report(self, text: str) -> None:
+        """Report progress, with the best trial so far."""
+        if self.on_progress is not None:
+            best = max(self.trials, key=self.value, default=None)
+            known = "" if best is None else f"best {best.name} {self.value(best):.4f}; "
+            self.on_progress(self.elapsed, f"{known}{text}")
+
+    # -- the choice ----------------------------------------------------------------------------
 
     def value(self, trial: AutoTrial) -> float:
         """Return the validation metric of a trial; below all others if it failed."""
@@ -157,22 +183,28 @@ class Search:
                     best[trial.name] = trial
         return sorted(best.values(), key=self.value, reverse=True)
 
-    def _per_user(self, trial: AutoTrial) -> npt.NDArray[np.float64]:
-        assert trial.result.evaluation is not None
-        return trial.result.evaluation.per_user[self.metric].to_numpy()
-
     def gains(self, trial: AutoTrial, over: AutoTrial) -> bool:
-        """Return whether the paired gain over another trial exceeds one standard error."""
-        difference = self._per_user(trial) - self._per_user(over)
+        """Return whether the paired gain over another trial is larger than chance makes it.
+
+        It has to exceed one standard error with many users, and more with few: there the best of
+        many trials is the luckiest one.
+        """
+
+        def per_user(one: AutoTrial) -> npt.NDArray[np.float64]:
+            assert one.result.evaluation is not None
+            return one.result.evaluation.per_user[self.metric].to_numpy()
+
+        difference = per_user(trial) - per_user(over)
+        root = math.sqrt(len(difference))
         spread = difference.std(ddof=1) if len(difference) > 1 else math.inf
-        return bool(difference.mean() > spread / math.sqrt(len(difference)))
+        return bool(difference.mean() > (1 + _CAUTION / root) * spread / root)
 
     def winner(self) -> AutoTrial:
         """Return the trial to use.
 
-        It is the best of the defaults, unless the paired gain of another setting over it exceeds
-        one standard error: the best of many settings looks better than it is. In the same way a
-        blend has to be better than the best single model.
+        It is the best of the defaults, unless another setting gains over it: the best of many
+        settings looks better than it is. In the same way a blend has to gain over the best single
+        model.
         """
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
@@ -184,198 +216,242 @@ class Search:
             best = next((trial for trial in others if self.gains(trial, best)), best)
         return best
 
-    def runner_up(self, winner: AutoTrial) -> AutoTrial | None:
-        """Return the best trial of another model than the winner's."""
-        return next((trial for trial in self.ranked() if trial.name != winner.name), None)
+    # -- time ----------------------------------------------------------------------------------
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time of one evaluation of a model that scores fast."""
+        return min((trial.evaluation_seconds for trial in self.trials), default=0.0)
+
+    @property
+    def test_users(self) -> float:
+        """Number of test events against that of validation events."""
+        return len(self.tested.test) / max(1, len(self.split.validation))
 
     def finish_seconds(self) -> float:
         """Return the estimated time of the final tests and fits, with the best trials so far."""
         if not self.trials:
             return 0.0
         winner = self.winner()
-        cost = winner.fit_seconds + 2 * winner.refit_seconds + 4 * self.evaluation_seconds
-        if (second := self.runner_up(winner)) is not None:
-            cost += second.fit_seconds + second.refit_seconds
-        return cost
+        others = [trial for trial in self.ranked() if trial.name != winner.name][:1]
+        tested = dict.fromkeys((winner, *others, self.trials[0]))
+        return winner.refit_seconds + sum(
+            one.fit_seconds + one.refit_seconds + self.test_users * one.evaluation_seconds
+            for one in tested
+        )
 
     def has_time(self, seconds: float, refit_seconds: float) -> bool:
         """Return whether a trial can be run and, if it is the best, refitted twice."""
-        if_it_wins = 2 * refit_seconds + 4 * self.evaluation_seconds
+        if_it_wins = 2 * refit_seconds + 2 * (1 + self.test_users) * self.evaluation_seconds
         if self.trials:
             if_it_wins += self.winner().refit_seconds
         needed = seconds + max(if_it_wins, self.finish_seconds())
         return self.elapsed + needed + self.reserved <= self.limit
 
-    def check_interrupt(self) -> None:
-        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
-        if self.request.asked:
-            raise KeyboardInterrupt
+    def _estimate(self, name: str, params: Mapping[str, Any]) -> float:
+        """Estimate the seconds of a trial from earlier trials of the model, or from a sample."""
+        epochs, usual = self.default_epochs(name), values_of(create(name).settings)
+        work = params.get("epochs", epochs) or 1
+        known = []
+        for trial in self.trials:
+            if trial.name == name and trial.result.error is None:
+                before = trial.result.parameters
+                larger = params.get("dim", usual.get("dim", 1)) / before.get("dim", 1)
+                known.append(trial.result.spent * work / before.get("epochs", 1) * max(1.0, larger))
+        if known:
+            return float(min(known))
+        if name not in self._sampled:
+            self._sampled[name] = self._sample_seconds(name)
+        return self._sampled[name] * work / (epochs or 1) + self.evaluation_seconds
 
-    def report(self, text: str) -> None:
-        """Report progress, with the best trial so far."""
-        if self.on_progress is not None:
-            best = max(self.trials, key=self.value, default=None)
-            known = "" if best is None else f"best {best.name} {self.value(best):.4f}; "
-            self.on_progress(self.elapsed, f"{known}{text}")
+    def _sample_seconds(self, name: str) -> float:
+        """Estimate the time of a fit with default settings from a fit on a sample of the events."""
+        train, epochs = self.split.train, self.default_epochs(name)
+        rng, sample, factor = np.random.default_rng(self.seed), train, 1.0
+        if name in DENSE and train.n_items > _SAMPLE_ITEMS:
+            taken = rng.permutation(train.n_items) < _SAMPLE_ITEMS
+            sample = train.select(taken[train.item_rows], drop_ids=True)
+            factor = (train.n_items / max(1, sample.n_items)) ** DENSE[name]
+        elif len(train) > _SAMPLE:
+            taken = rng.random(train.n_users) < _SAMPLE / len(train)
+            sample = train.select(taken[train.user_rows])
+            factor = len(train) / max(1, len(sample))
+        if not len(sample) or (sample is train and not epochs):
+            return 0.0
+        found = math.inf
+        for _ in range(2):
+            model = self.make_model(name, {"epochs": 1} if epochs else {})
+            model.fit(sample, None, FitOptions(progress=False))
+            found = min(found, model.report_["seconds"] * factor * (epochs or 1))
+            if found < _SURE_SECONDS:
+                break  # a first fit may load kernels, which counts once and not for each epoch
+        return found
 
+    # -- trials --------------------------------------------------------------------------------
 
-def default_epochs(search: Search, name: str) -> int:
-    """Return the default number of epochs of a model; 0 for models without epochs."""
-    settings: Any = create(name).settings
-    if not isinstance(settings, IterationSettings):
-        return 0
-    if hasattr(settings, "for_log"):
-        settings = settings.for_log(LogSizes.of(search.split.train))
-    return int(settings.epochs)
+    def default_epochs(self, name: str) -> int:
+        """Return the default number of epochs of a model; 0 for models without epochs."""
+        settings: Any = create(name).settings
+        if not isinstance(settings, IterationSettings):
+            return 0
+        if hasattr(settings, "for_log"):
+            settings = settings.for_log(LogSizes.of(self.split.train))
+        return int(settings.epochs)
 
+    def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
+        """Make a model with the seed of the search."""
+        has_seed = "random_state" in values_of(create(name).settings)
+        return create(name, **({"random_state": self.seed} if has_seed else {}), **params)
 
-def try_setting(
-    search: Search, name: str, setting: Mapping[str, Any], share: float
-) -> AutoTrial | None:
-    """Fit and evaluate a model with a setting; None if there is no time for it."""
-    search.check_interrupt()
-    for trial in search.trials:
-        if (trial.name, trial.share) == (name, share) and trial.setting == setting:
-            return trial
-    epochs = max(1, round(share * default_epochs(search, name))) if share < 1 else None
-    params = {**setting, **({} if epochs is None else {"epochs": epochs})}
-    model = make_model(search, name, params)
-    label = _labelled(name, params)
-    is_first = not search.trials  # popularity: without it there is no result at all
-    if not is_first and not is_stored(search, model, search.split, search.config):
-        if not search.has_time(0.0, 0.0):
-            search.skipped[label] = "no time"
-            return None
+    def try_setting(self, name: str, setting: Mapping[str, Any], share: float) -> AutoTrial | None:
+        """Fit and evaluate a model with a setting; None if there is no time for it."""
+        self.check_interrupt()
+        for trial in self.trials:
+            if (trial.name, trial.share) == (name, share) and trial.setting == setting:
+                return trial
+        epochs = max(1, round(share * self.default_epochs(name))) if share < 1 else None
+        params = {**setting, **({} if epochs is None else {"epochs": epochs})}
+        model, label = self.make_model(name, params), labelled(name, params)
+        is_first = not self.trials  # popularity: without it there is no result at all
+        if not is_first and not self.is_stored(model, self.split, self.config):
+            try:
+                seconds = self._estimate(name, params) if self.has_time(0.0, 0.0) else math.inf
+            except TransCFError as error:  # as a missing extra
+                self.skipped[label] = str(error)
+                return None
+            if not self.has_time(seconds, _MORE_EVENTS * seconds):
+                about = f": about {seconds:.0f} s for one fit" if seconds < math.inf else ""
+                self.skipped[label] = f"no time{about}"
+                return None
+        self.report(f"trying {label}")
         try:
-            seconds = _estimate(search, name, params)
-        except TransCFError as error:  # as a missing extra
-            search.skipped[label] = str(error)
+            result = self._evaluate(model)
+        except OutOfTimeError:
+            self.skipped[label] = "stopped: it took longer than expected"
             return None
-        if not search.has_time(seconds, _MORE_EVENTS * seconds):
-            search.skipped[label] = f"no time: about {seconds:.0f} s for one fit"
-            return None
-    search.report(f"trying {label}")
-    try:
-        result = evaluate_trial(search, model)
-    except OutOfTimeError:
-        search.skipped[label] = "stopped: it took longer than expected"
-        return None
-    except TransCFError as error:
-        if is_first:
-            raise
-        result = RunResult(type(model).__name__, values_of(model.settings), error=error)
-    return add_trial(search, AutoTrial(name, dict(setting), share, result, model))
+        except TransCFError as error:
+            if is_first:
+                raise
+            result = RunResult(type(model).__name__, values_of(model.settings), error=error)
+        if is_first and not result.stored:  # without the time of loading kernels
+            started = perf_counter()
+            self.config.evaluate(model, self.split)
+            faster = result.seconds + perf_counter() - started
+            result = replace(result, spent=min(result.spent, faster))
+        return self._add(AutoTrial(name, dict(setting), share, result, model))
+
+    def try_blend(self, parts: Sequence[AutoTrial]) -> AutoTrial | None:
+        """Choose the weights of a blend on the validation part; None if there is no time for it."""
+        self.check_interrupt()
+        text = " + ".join(str(_part(part)) for part in parts)
+        blend: Recommender[Any] = Blend(parts=text)
+        for trial in self.trials:
+            if trial.setting == {"parts": text}:
+                return trial
+        self.report(f"blending {' and '.join(part.name for part in parts)}")
+        started = perf_counter()
+        if not self.is_stored(blend, self.split, self.config):
+            cost = _WEIGHT_TRIALS[len(parts)] * self.evaluation_seconds
+            cost += sum(part.fit_seconds + 2 * part.evaluation_seconds for part in parts)
+            expected = self.blend_factor * cost
+            if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
+                self.skipped[text] = f"no time: about {expected:.0f} s"
+                return None
+            try:
+                blend = self._blended(parts)
+            except TransCFError as error:
+                self.skipped[text] = str(error)
+                return None
+            if cost > 0:
+                self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
+        result = self._evaluate(blend, is_fitted=blend.is_fitted)
+        return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
+
+    def _add(self, trial: AutoTrial) -> AutoTrial:
+        """Add a trial, and keep only the best model of each name in memory."""
+        if trial.result.stored:
+            self.stored_seconds += trial.result.spent
+        self.trials.append(trial)
+        kept = [id(one) for one in (*self.ranked(), trial if trial.parts else None)]
+        for one in self.trials:
+            if not one.parts and id(one) not in kept:
+                one.model = None
+        return trial
+
+    def fitted(self, trial: AutoTrial) -> Recommender[Any]:
+        """Return the model of a trial, fitted on the training part again if it is not in memory."""
+        if trial.model is not None and trial.model.is_fitted:
+            return trial.model
+        if trial.parts:
+            model = self._blended(trial.parts)
+        else:
+            model = self.make_model(trial.name, trial.params)
+            validation = self.config.validation(self.split)
+            model.fit(self.split.train, validation, FitOptions(progress=False))
+            if model.report_.get("ending") == "interrupted":
+                raise KeyboardInterrupt
+        trial.model = model
+        return model
+
+    def _blended(self, parts: Sequence[AutoTrial]) -> Recommender[Any]:
+        models = [self.fitted(part) for part in parts]
+        blend: Recommender[Any] = Blend.of(models, self.config.validation(self.split))
+        return blend
+
+    def is_stored(self, model: Recommender[Any], split: Split, config: EvalConfig) -> bool:
+        """Return whether the run cache has the result of a model."""
+        if self.store is None:
+            return False
+        return self.store.find(RunKey.evaluated(model, split, config)) is not None
+
+    def _evaluate(self, model: Recommender[Any], *, is_fitted: bool = False) -> RunResult:
+        """Fit a model on the training part and evaluate it on the validation part."""
+        latest = self.limit - self.finish_seconds()
+
+        def on_epoch(epoch: Epoch[Any]) -> None:
+            if self.trials and self.elapsed > latest:
+                raise OutOfTimeError
+
+        options = FitOptions(progress=False, on_epoch=on_epoch)
+        return self.run_stored(model, self.split, self.config, options, is_fitted=is_fitted)
+
+    def run_stored(
+        self,
+        model: Recommender[Any],
+        split: Split,
+        config: EvalConfig,
+        options: FitOptions,
+        *,
+        is_fitted: bool,
+    ) -> RunResult:
+        """Take a run from the cache or compute it; also if another process is computing it."""
+
+        def run(store: Store | None) -> RunResult:
+            return fit_and_evaluate(
+                model,
+                split,
+                config,
+                store,
+                is_fitted=is_fitted,
+                start_fit=lambda step: options,
+                about={"dataset": "auto", "model": model.name},
+            )
+
+        with warnings.catch_warnings():
+            # A search tries poor settings, too; the metric says how poor they are.
+            warnings.simplefilter("ignore", FitWarning)
+            try:
+                return run(self.store)
+            except RunLockedError:
+                return run(None)
 
 
-def make_model(search: Search, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
-    """Make a model with the seed of the search."""
-    has_seed = "random_state" in values_of(create(name).settings)
-    return create(name, **({"random_state": search.seed} if has_seed else {}), **params)
-
-
-def _labelled(name: str, params: Mapping[str, Any]) -> str:
+def labelled(name: str, params: Mapping[str, Any]) -> str:
+    """Return a name with its parameters."""
     listed = ", ".join(f"{key}={value}" for key, value in params.items())
     return f"{name}({listed})" if params else name
 
 
-def add_trial(search: Search, trial: AutoTrial) -> AutoTrial:
-    """Add a trial, and keep only the best model of each name in memory."""
-    if trial.result.stored:
-        search.stored_seconds += trial.result.spent
-    search.trials.append(trial)
-    kept = [id(one) for one in (*search.ranked(), trial if trial.parts else None)]
-    for one in search.trials:
-        if not one.parts and id(one) not in kept:
-            one.model = None
-    return trial
-
-
-def is_stored(search: Search, model: Recommender[Any], split: Split, config: EvalConfig) -> bool:
-    """Return whether the run cache has the result of a model."""
-    if search.store is None:
-        return False
-    return search.store.find(RunKey.evaluated(model, split, config)) is not None
-
-
-def evaluate_trial(
-    search: Search, model: Recommender[Any], *, is_fitted: bool = False
-) -> RunResult:
-    """Fit a model on the training part and evaluate it on the validation part."""
-    latest = search.limit - search.finish_seconds()
-
-    def on_epoch(epoch: Epoch[Any]) -> None:
-        if search.trials and search.elapsed > latest:
-            raise OutOfTimeError
-
-    options = FitOptions(progress=False, on_epoch=on_epoch)
-    return run_stored(search, model, search.split, search.config, options, is_fitted=is_fitted)
-
-
-def run_stored(
-    search: Search,
-    model: Recommender[Any],
-    split: Split,
-    config: EvalConfig,
-    options: FitOptions,
-    *,
-    is_fitted: bool,
-) -> RunResult:
-    """Take a run from the cache or compute it; also if another process is computing it."""
-
-    def run(store: Store | None) -> RunResult:
-        return fit_and_evaluate(
-            model,
-            split,
-            config,
-            store,
-            is_fitted=is_fitted,
-            start_fit=lambda step: options,
-            about={"dataset": "auto", "model": model.name},
-        )
-
-    with warnings.catch_warnings():
-        # A search tries poor settings, too; the metric says how poor they are.
-        warnings.simplefilter("ignore", FitWarning)
-        try:
-            return run(search.store)
-        except RunLockedError:
-            return run(None)
-
-
-# -- time --------------------------------------------------------------------------------------
-
-
-def _estimate(search: Search, name: str, params: Mapping[str, Any]) -> float:
-    """Estimate the seconds of a trial from earlier trials of the model, or from a sample."""
-    epochs, usual = default_epochs(search, name), values_of(create(name).settings)
-    work = params.get("epochs", epochs) or 1
-    known = []
-    for trial in search.trials:
-        if trial.name == name and trial.result.error is None:
-            before = trial.result.parameters
-            larger = params.get("dim", usual.get("dim", 1)) / before.get("dim", 1)
-            known.append(trial.result.spent * work / before.get("epochs", 1) * max(1.0, larger))
-    if known:
-        return float(min(known))
-    if name not in search.sampled:
-        search.sampled[name] = _sample_seconds(search, name)
-    return search.sampled[name] * work / (epochs or 1) + search.evaluation_seconds
-
-
-def _sample_seconds(search: Search, name: str) -> float:
-    """Estimate the time of a fit with default settings from a fit on a sample of the events."""
-    train, epochs = search.split.train, default_epochs(search, name)
-    rng, sample, factor = np.random.default_rng(search.seed), train, 1.0
-    if name in DENSE and train.n_items > _SAMPLE_ITEMS:
-        taken = rng.permutation(train.n_items) < _SAMPLE_ITEMS
-        sample = train.select(taken[train.item_rows], drop_ids=True)
-        factor = (train.n_items / max(1, sample.n_items)) ** DENSE[name]
-    elif len(train) > _SAMPLE:
-        taken = rng.random(train.n_users) < _SAMPLE / len(train)
-        sample = train.select(taken[train.user_rows])
-        factor = len(train) / max(1, len(sample))
-    if not len(sample) or (sample is train and not epochs):
-        return 0.0
-    model = make_model(search, name, {"epochs": 1} if epochs else {})
-    model.fit(sample, None, FitOptions(progress=False))
-    return float(model.report_["seconds"] * factor * (epochs or 1))
+def _part(trial: AutoTrial) -> Part:
+    """Return a trial as a part of a blend, with the settings that the model was fitted with."""
+    return Part(*name_and_params(create(trial.name, **trial.result.parameters)))

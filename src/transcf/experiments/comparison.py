@@ -110,7 +110,7 @@ def compare(
         raise ParameterError(f"seeds={shown(seeds)} is not allowed; it must be a number from 1 on.")
     candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
     for candidate in candidates:
-        candidate.check()
+        candidate.checked()
     split = split_log(data, protocol, seed=seed)
     candidates = suited_to(split, candidates, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
@@ -178,12 +178,7 @@ def compare_models(
 ) -> Comparison:
     """Run all candidates; errors and an interruption are recorded.
 
-    Args:
-        dataset: Name of the data, for the report.
-        candidates: At least one.
-        experiment: Data, evaluation and seeds.
-        metric: Metric of the paired tests.
-        track: Yields the candidates and counts them.
+    `metric` is that of the paired tests; `track` yields the candidates and counts them.
 
     Raises:
         TransCFError: No candidate could be run; the first error.
@@ -213,7 +208,7 @@ def _run_candidates(task: tuple[Sequence[Candidate], Experiment], store: Store) 
     compare_models("", candidates, replace(experiment, store=store), "")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TablePlan:
     """A table to compute.
 
@@ -223,6 +218,7 @@ class TablePlan:
         open: Opens the data; called when the first candidate is run.
         metric: Metric of the paired tests.
         about: `Comparison.about` of the table.
+        outcomes: Results and errors so far, by the number of the candidate.
     """
 
     dataset: str
@@ -230,6 +226,7 @@ class TablePlan:
     open: Callable[[], Experiment]
     metric: str
     about: Mapping[str, Any] = field(default_factory=dict)
+    outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -237,42 +234,54 @@ class TablePlan:
         opened = self.open()
         return replace(opened, config=opened.config.on(opened.split))
 
+    def comparison(self) -> Comparison:
+        """Return the results so far, in the order of the candidates."""
+        ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
+        return Comparison(
+            self.dataset,
+            self.experiment.config,
+            self.metric,
+            [found for _, found in ordered if isinstance(found, CandidateResult)],
+            {name: found for name, found in ordered if isinstance(found, BaseException)},
+            self.experiment.split.how,
+            self.about,
+        )
 
-#: Results and errors by the number of the candidate.
-_Outcomes: TypeAlias = dict[int, CandidateResult | BaseException]
 
-
-def run_tables(tables: Sequence[TablePlan], track: Track = iter) -> Iterator[Comparison]:
+def run_tables(
+    tables: Sequence[TablePlan],
+    track: Track = iter,
+    on_result: Callable[[Comparison], None] = lambda comparison: None,
+) -> Iterator[Comparison]:
     """Run the candidates of several tables, and yield each table when it is complete, in order.
 
+    `on_result` is called with the table so far after each finished candidate.
     An error of a candidate is recorded, and the others are run. After an interruption nothing more
     is run, and all tables that were started are yielded. Candidates with runs that another process
     is computing are completed after all others.
     """
-    waiting: list[tuple[TablePlan, _Outcomes]] = []
+    waiting: list[TablePlan] = []
     with stop_request() as request:
         for table in tables:
-            waiting.append((table, {}))
-            is_interrupted = not _attempt(*waiting[-1], request, track, wait=False)
-            while waiting and (is_interrupted or _is_complete(*waiting[0])):
-                yield _comparison(*waiting.pop(0))
+            waiting.append(table)
+            is_interrupted = not _attempt(table, request, track, on_result, wait=False)
+            while waiting and (
+                is_interrupted or len(waiting[0].outcomes) == len(waiting[0].candidates)
+            ):
+                yield waiting.pop(0).comparison()
             if is_interrupted:
                 return
         is_interrupted = False
-        for table, outcomes in waiting:
-            is_interrupted = is_interrupted or not _attempt(table, outcomes, request, iter)
-            yield _comparison(table, outcomes)
-
-
-def _is_complete(table: TablePlan, outcomes: _Outcomes) -> bool:
-    return len(outcomes) == len(table.candidates)
+        for table in waiting:
+            is_interrupted = is_interrupted or not _attempt(table, request, iter, on_result)
+            yield table.comparison()
 
 
 def _attempt(
     table: TablePlan,
-    outcomes: _Outcomes,
     request: StopRequest,
     track: Track,
+    on_result: Callable[[Comparison], None],
     *,
     wait: bool = True,
 ) -> bool:
@@ -281,31 +290,18 @@ def _attempt(
     Unless `wait`, candidates with runs that other processes are computing stay missing.
     """
     for number, candidate in enumerate(track(table.candidates)):
-        if number in outcomes:
+        if number in table.outcomes:
             continue
         try:
             if request.asked:
                 raise KeyboardInterrupt
             with suppress(RunLockedError):
-                outcomes[number] = table.experiment.run(candidate, wait=wait)
+                table.outcomes[number] = table.experiment.run(candidate, wait=wait)
+                on_result(table.comparison())
         except TransCFError as error:
-            outcomes[number] = error
+            table.outcomes[number] = error
         except KeyboardInterrupt:
             text = "interrupted here, and nothing after it was run."
-            outcomes[number] = KeyboardInterrupt(text)
+            table.outcomes[number] = KeyboardInterrupt(text)
             return False
     return True
-
-
-def _comparison(table: TablePlan, outcomes: _Outcomes) -> Comparison:
-    """Return the results so far, in the order of the candidates."""
-    ordered = [(table.candidates[n].name, outcomes[n]) for n in sorted(outcomes)]
-    return Comparison(
-        table.dataset,
-        table.experiment.config,
-        table.metric,
-        [found for _, found in ordered if isinstance(found, CandidateResult)],
-        {name: found for name, found in ordered if isinstance(found, BaseException)},
-        table.experiment.split.how,
-        table.about,
-    )

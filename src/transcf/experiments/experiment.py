@@ -11,19 +11,18 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from statistics import mean
 from typing import Any, Protocol, Self, TypeAlias
 
 from transcf.data.split import Split
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
-from transcf.experiments.results import CandidateResult
+from transcf.experiments.results import CandidateResult, RunResult
 from transcf.experiments.run import EvalConfig, fit_and_evaluate, fit_and_validate
-from transcf.experiments.run_result import RunResult
-from transcf.experiments.search import Search, Trial
-from transcf.experiments.search_space import Budget, settings_to_try
+from transcf.experiments.search import Budget, Search, Trial, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import end
 from transcf.models.base import Recommender
@@ -38,6 +37,9 @@ ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 OnProgress: TypeAlias = Callable[[str], None]
 #: Environment variables that limit the threads of libraries.
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
+
+#: Further seeds of the finalists of a search, counted from the first seed; none of a table's.
+_FINAL_SEEDS = (1001, 1002)
 
 _threads = ExitStack()  # of a worker process, until it ends
 
@@ -62,9 +64,7 @@ class Candidate:
 
     @classmethod
     def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
-        """Make a candidate of a name, of a name with parameters, or of a model object.
-
-        Of an object, the parameters that differ from the defaults count as set.
+        """Make a candidate; of a model object, parameters that differ from the defaults are set.
 
         Example:
             >>> Candidate.of(create("EASE", regularization=5.0)).params
@@ -88,15 +88,11 @@ class Candidate:
     @property
     def takes_seed(self) -> bool:
         """Whether the seed of a run changes its result."""
-        return self._has_seed and "random_state" not in self.params
-
-    @property
-    def _has_seed(self) -> bool:
-        return "random_state" in model_class(self.model)._rules()
+        return "random_state" in model_class(self.model)._rules().keys() - self.params.keys()
 
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
         """Make the model; a `random_state` among the parameters replaces the seed."""
-        seeded = {"random_state": seed} if self._has_seed else {}
+        seeded = {"random_state": seed} if self.takes_seed else {}
         return create(self.model, **{**seeded, **flat_params(self.params), **(choice or {})})
 
     def within(
@@ -104,29 +100,24 @@ class Candidate:
     ) -> Self:
         """Return the candidate with the settings that a budget tries; set parameters stay.
 
-        Args:
-            budget: Anything that `Budget.of` accepts.
-            timed: Whether events have times.
-            start: Settings that replace the defaults, and may be searched.
+        Settings of `start` replace the defaults, and may be searched.
 
         Example:
             >>> len(Candidate.of("ease").within("small").choices)
             3
         """
         budget, begun = Budget.of(budget), start or {}
-        params = {**begun, **self.params}
-        if budget.sampler == "random":
-            tried = settings_to_try(self.model, budget, self.params, timed=timed, start=params)
-            return replace(self, params=params, choices=tried, search=None)
-        search = partial(
-            Search, self.model, budget, fixed=dict(self.params), start=begun, timed=timed
-        )
-        return replace(self, params=params, choices=({},), search=search)
+        options: dict[str, Any] = {"fixed": dict(self.params), "start": begun, "timed": timed}
+        found = replace(self, params={**begun, **self.params}, choices=({},), search=None)
+        if budget.sampler == "tpe" or budget.finalists:
+            return replace(found, search=partial(Search, self.model, budget, **options))
+        return replace(found, choices=settings_to_try(self.model, budget, **options))
 
-    def check(self) -> None:
-        """Raise a `ParameterError` for an unknown model or an invalid parameter."""
+    def checked(self) -> Self:
+        """Return it, or raise a `ParameterError` for an unknown model or an invalid parameter."""
         for choice in self.choices:
             self.make(0, choice)._check_params()
+        return self
 
 
 @dataclass(frozen=True)
@@ -152,11 +143,7 @@ class Experiment:
     def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
         """Choose the parameters of a candidate on validation data, then run every seed.
 
-        Runs that other processes are computing come last.
-
-        Args:
-            candidate: What to run.
-            wait: Whether to wait for these runs.
+        Runs that other processes are computing come last; unless `wait`, they are not waited for.
 
         Raises:
             RunLockedError: There are such runs, and `wait` is false; all others are in the cache.
@@ -175,20 +162,18 @@ class Experiment:
 
     def _run(self, candidate: Candidate, *, wait: bool) -> CandidateResult:
         config = self.config.on(self.split)
-        choices, trials, fitted = self._run_trials(candidate, config, wait)
-        chosen = choices[_best_of(trials) if trials else 0]
+        chosen, trials, fitted = self._choose(candidate, config, wait)
+        if config.picks_epochs_on_test:  # which needs the metrics of all epochs: fit again
+            fitted = None
 
         def run_seed(seed: int) -> RunResult:
-            # A protocol that picks epochs on test needs the metrics of all epochs: fit again.
-            is_fitted = seed == self.seeds[0] and fitted is not None
-            is_fitted = is_fitted and not config.picks_epochs_on_test
-            model = fitted if is_fitted and fitted else candidate.make(seed, chosen)
+            model = fitted if seed == self.seeds[0] else None
             return fit_and_evaluate(
-                model,
+                model or candidate.make(seed, chosen),
                 self.split,
                 config,
                 self.store,
-                is_fitted=is_fitted,
+                is_fitted=model is not None,
                 start_fit=lambda step: self._options(
                     candidate, f"seed {seed}" if step == "fit" else f"seed {seed}, {step}"
                 ),
@@ -196,63 +181,74 @@ class Experiment:
                 wait=wait,
             )
 
-        seeds = self.seeds if candidate.takes_seed else self.seeds[:1]
-        results = _unlocked(run_seed, seeds)
+        results = _unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
         for found in results:
             if found.error is not None:
                 raise found.error
         return CandidateResult.of(candidate.name, results, chosen, trials)
 
-    def _run_trials(
+    def _choose(
         self, candidate: Candidate, config: EvalConfig, wait: bool
-    ) -> tuple[list[Mapping[str, Any]], list[RunResult], Recommender[Any] | None]:
-        """Run one trial for each choice, or as a search proposes them; no trial for one choice.
+    ) -> tuple[Mapping[str, Any], list[RunResult], Recommender[Any] | None]:
+        """Run a trial for each choice, or as a search proposes them; none for a single choice.
 
-        Returns:
-            The choices, their results, and the model of the best one if it was fitted here.
+        Returns the best choice, the results of all, and the best model if it was fitted here.
         """
         search = None if candidate.search is None else candidate.search()
         choices = list(candidate.choices) if search is None else []
         if search is None and len(choices) == 1:
-            return choices, [], None
+            return choices[0], [], None
         total = len(choices) if search is None else search.budget.trials
-        validation = config.validation(self.split)
+        validation, first = config.validation(self.split), self.seeds[0]
         best: tuple[float, Recommender[Any] | None] = (-inf, None)
 
-        def run_trial(number: int) -> RunResult:
+        def run_trial(number: int, seed: int = first) -> RunResult:
             nonlocal best
-            model = candidate.make(self.seeds[0], choices[number])
+            model = candidate.make(seed, choices[number])
+            again = "" if seed == first else f", seed {seed}"
+            step = f"setting {number + 1} of {total}{again}"
             result = fit_and_validate(
                 model,
                 self.split.train,
                 validation,
                 self.store,
-                start_fit=lambda _: self._options(candidate, f"setting {number + 1} of {total}"),
+                start_fit=lambda _: self._options(candidate, step),
                 about=self._about(candidate),
                 wait=wait,
+                max_seconds=config.max_seconds,
             )
-            if result.validation is not None and result.validation > best[0]:
-                best = result.validation, model if model.is_fitted else None
+            if seed == first and _metric_of(result) > best[0]:
+                best = _metric_of(result), model if model.is_fitted else None
             return result
 
         if search is None:
-            return choices, _unlocked(run_trial, range(total)), best[1]
-        trials: list[RunResult] = []
+            trials = _unlocked(run_trial, range(total))
+            return choices[_best_of(trials)], trials, best[1]
+        trials = []
         while (choice := search.ask()) is not None:
             choices.append(choice)
             trials.append(run_trial(len(trials)))
             search.tell(Trial.of(choice, trials[-1]))
-        return choices, trials, best[1]
+        winner = _best_of(trials)
+        if not (search.budget.finalists and candidate.takes_seed):
+            return choices[winner], trials, best[1]
+        order = sorted(range(len(trials)), key=lambda number: -_metric_of(trials[number]))
+        means = {}
+        for number in order[: search.budget.finalists]:
+            again = [run_trial(number, first + more) for more in _FINAL_SEEDS]
+            means[number] = mean(map(_metric_of, (trials[number], *again)))
+            trials += again
+        final = max(means, key=means.__getitem__)
+        return choices[final], trials, best[1] if final == winner else None
 
     def _about(self, candidate: Candidate) -> dict[str, str]:
         return {"dataset": self.dataset, "model": canonical_name(candidate.model)}
 
     def _options(self, candidate: Candidate, step: str) -> FitOptions:
         """Report a step and its epochs; without a listener, epochs have a progress bar."""
-        report = self.on_progress
+        report, text = self.on_progress, f"{candidate.name}, {step}"
         if report is None:
             return FitOptions()
-        text = f"{candidate.name}, {step}"
         report(text)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
@@ -273,16 +269,15 @@ def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[R
 
 
 def _best_of(trials: Sequence[RunResult]) -> int:
-    """Return the number of the best trial, the first of equal ones.
-
-    Raises:
-        TransCFError: No trial could be trained; the error of the first.
-    """
-    metrics = [-inf if found.validation is None else found.validation for found in trials]
-    best = max(range(len(trials)), key=metrics.__getitem__)
+    """Return the number of the best trial; raise the error of the first if all have failed."""
+    best = max(range(len(trials)), key=lambda number: _metric_of(trials[number]))
     if (error := trials[best].error) is not None:
         raise error
     return best
+
+
+def _metric_of(trial: RunResult) -> float:
+    return -inf if trial.validation is None else trial.validation
 
 
 class WorkerCluster(Protocol):
@@ -292,20 +287,21 @@ class WorkerCluster(Protocol):
         """Call `work(*task)` once in each worker, inside the block."""
 
 
+@contextmanager
 def shared_work(
     work: Callable[..., object],
     task: Any,
     store: Store | None,
     jobs: int = 1,
     cluster: WorkerCluster | None = None,
-) -> AbstractContextManager[None]:
+) -> Iterator[None]:
     """Let other processes compute runs inside the block: they call `work(task, store)`.
 
-    Their errors and warnings are ignored: this process meets and reports the same ones. Runs of a
-    killed process are unlocked.
+    `work` skips finished and locked runs. Errors and warnings of other processes are ignored: this
+    one meets and reports the same ones. Runs of a killed process are unlocked.
 
     Args:
-        work: Computes runs; finished and locked ones are skipped.
+        work: Computes runs.
         task: Its first argument.
         store: The run cache. Machines of a cluster need a shared folder that supports file locks.
         jobs: Number of processes of this machine, including this one, which share the threads.
@@ -315,14 +311,26 @@ def shared_work(
         ParameterError: There is no store.
     """
     if cluster is None and jobs == 1:
-        return nullcontext()
+        yield
+        return
     if store is None:
         raise ParameterError(
             "Several processes meet in the store of runs: name a folder for it (store=FOLDER)."
         )
+    folder = Store(store.folder.resolve())
     if cluster is not None:
-        return cluster.helping(_work_quietly, work, task, store.absolute())
-    return _local_helpers(work, task, store.absolute(), jobs)
+        with cluster.helping(_work_quietly, work, task, folder):
+            yield
+        return
+    threads = max(1, thread_count() // jobs)
+    with process_pool(jobs - 1, threads) as pool, use_threads(threads):
+        for _ in range(jobs - 1):
+            pool.submit(_work_quietly, work, task, folder)
+        try:
+            yield
+        finally:
+            pool.shutdown(kill_workers=True)
+            store.remove_free_locks()
 
 
 def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
@@ -332,30 +340,11 @@ def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
 
 
 @contextmanager
-def _local_helpers(
-    work: Callable[..., object], task: Any, store: Store, jobs: int
-) -> Iterator[None]:
-    threads = max(1, thread_count() // jobs)
-    with process_pool(jobs - 1, threads) as pool, use_threads(threads):
-        for _ in range(jobs - 1):
-            pool.submit(_work_quietly, work, task, store)
-        try:
-            yield
-        finally:
-            pool.shutdown(kill_workers=True)
-            store.remove_free_locks()
-
-
-@contextmanager
 def process_pool(workers: int, threads: int, *setup: Any) -> Iterator[Any]:
     """Yield a pool of processes with so many threads each; they are killed after the block.
 
     A process ends with this one, however that ends, and ignores Ctrl-C, which this one handles.
-
-    Args:
-        workers: Number of processes.
-        threads: Threads of each.
-        setup: A function and its arguments, called once in each process.
+    `setup` is a function with its arguments, called once in each process.
     """
     try:
         from joblib.externals.loky import ProcessPoolExecutor

@@ -39,7 +39,7 @@ _GROUPS = {
 
 def table_of(comparison: Comparison) -> Table:
     """Return the table of a comparison."""
-    return metrics_table(comparison, shown_metrics(comparison), [_times_note(comparison)])
+    return metrics_table(comparison, shown_metrics(comparison))
 
 
 def results_of(comparison: Comparison, command: str = "") -> Results:
@@ -139,13 +139,8 @@ def shown_metrics(comparison: Comparison) -> list[str]:
     return names
 
 
-def metrics_table(
-    comparison: Comparison, metrics: Sequence[str], notes: Sequence[str] = ()
-) -> Table:
-    """Return one row per model, followed by its published values.
-
-    The tested metric is added to `metrics`; `notes` are further notes.
-    """
+def metrics_table(comparison: Comparison, metrics: Sequence[str]) -> Table:
+    """Return one row per model, followed by its published values; has the tested metric, too."""
     if not comparison.runs:
         return Table(f"{comparison.dataset}: no model was run", ["model"], [], comparison.warnings)
     entries, metric = comparison.runs, comparison.metric
@@ -169,7 +164,7 @@ def metrics_table(
     title = f"{comparison.dataset}: {comparison.protocol} protocol, {entries[0].subset}, "
     title += counted(max(entry.users for entry in entries), "user")
     title += f", {entries[0].ties} ties" if entries[0].ties else ""
-    return Table(title, columns, rows, _notes(comparison, metrics, notes))
+    return Table(title, columns, rows, _notes(comparison, metrics))
 
 
 def _metrics_and_training(table: Table) -> list[Table]:
@@ -231,7 +226,7 @@ def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
     return groups
 
 
-def _notes(comparison: Comparison, metrics: Sequence[str], more: Sequence[str]) -> list[str]:
+def _notes(comparison: Comparison, metrics: Sequence[str]) -> list[str]:
     entries = comparison.runs
     tests = (
         f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
@@ -249,24 +244,7 @@ def _notes(comparison: Comparison, metrics: Sequence[str], more: Sequence[str]) 
         _future_note(comparison),
         tests,
     ]
-    return list(filter(None, [*notes, *more, stored_note(comparison), *comparison.warnings]))
-
-
-def _times_note(comparison: Comparison) -> str:
-    """Warn if some models use event times and others that could do not."""
-    able = {
-        done.name: done.first.times
-        for done in comparison.runs
-        if done.results and done.first.times is not None and (done.tried == 1 or done.first.times)
-    }
-    using = [name for name, uses in able.items() if uses]
-    others = [name for name, uses in able.items() if not uses]
-    if not using or not others:
-        return ""
-    return (
-        f"Times of events are used by {listed(using)} and not by {listed(others)}: let all try it "
-        f"with --budget small, or set it with --set {others[0]}.recency=4."
-    )
+    return list(filter(None, [*notes, stored_note(comparison), *comparison.warnings]))
 
 
 def _future_note(comparison: Comparison) -> str:
@@ -305,16 +283,12 @@ def _overview(tables: Sequence[Comparison], metric: str) -> Table:
     rows: list[list[str | Cell]] = [
         [
             name,
-            *(_metric_cell(comparison, _named(comparison, name), metric) for comparison in tables),
+            *(_metric_cell(comparison, comparison.named(name), metric) for comparison in tables),
         ]
         for name in names
     ]
     columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
-
-
-def _named(comparison: Comparison, name: str) -> CandidateResult | None:
-    return next((entry for entry in comparison.runs if entry.name == name), None)
 
 
 def _tests_table(comparison: Comparison) -> Table:
@@ -390,7 +364,7 @@ def _overview_chart(tables: Sequence[Comparison], metric: str) -> list[Drawing]:
 
     def values(key: str) -> dict[str, list[float | None]]:
         found = {
-            comparison.title: [_named(comparison, name) for name in names] for comparison in tables
+            comparison.title: [comparison.named(name) for name in names] for comparison in tables
         }
         return {
             title: [entry.metrics.get(metric, {}).get(key) if entry else None for entry in entries]

@@ -2,7 +2,7 @@
 
 `fit_and_evaluate` fits a model with one seed as a protocol requires, and evaluates it for a table.
 `fit_and_validate` is a trial of a search: fitted on the training part and evaluated on the
-validation part, to choose parameters.
+validation part, to choose parameters. `fit_for_use` fits a model on all events for production.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
+from transcf.data.partitioned import PartitionedLog
 from transcf.data.split import Split
 from transcf.data.splitters import check_split, usual_protocol
 from transcf.errors import (
     DivergenceError,
+    EvaluationError,
     FitWarning,
     MissingExtraError,
     ParameterError,
@@ -35,7 +37,7 @@ from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths, metric_names
 from transcf.evaluation.ranks import Ties, check_ties
-from transcf.experiments.run_result import RunResult
+from transcf.experiments.results import RunResult
 from transcf.experiments.store import Store, cached_run
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
@@ -44,7 +46,8 @@ from transcf.protocols import Protocol, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
-#: A trial chooses parameters on the validation part; a judged run is evaluated for a table.
+#: "trial": a run that chooses parameters on the validation part; "judged": a run that is evaluated
+#: by a protocol, for a table. Stored runs have these words.
 Kind: TypeAlias = Literal["trial", "judged"]
 
 #: Times in the report of a fit: the total, and parts of it.
@@ -63,6 +66,7 @@ class EvalConfig:
         beyond: Whether to compute metrics beyond accuracy, as `evaluate` does.
         with_validation: Whether results have the validation metric; models without epochs need
             another fit for it.
+        max_seconds: `FitOptions.max_seconds` of every fit.
     """
 
     protocol: str | None = None
@@ -71,6 +75,7 @@ class EvalConfig:
     k: tuple[int, ...] = (10, 20)
     beyond: bool = False
     with_validation: bool = True
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Check the values before anything is fitted."""
@@ -112,7 +117,7 @@ class EvalConfig:
 
     @property
     def usual_metric(self) -> str:
-        """The default metric of paired tests: NDCG@10, or N at the first length."""
+        """The default metric of paired tests: NDCG@10, or NDCG at the first length."""
         return f"NDCG@{10 if 10 in self.k else self.k[0]}"
 
     def validation(self, split: Split) -> Validation:
@@ -126,7 +131,7 @@ class EvalConfig:
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
         """Evaluate in full ranking if the protocol samples candidates, for comparison."""
-        if self._rules is None or not self._rules.sampled:
+        if self._protocol is None or not self._protocol.sampled:
             return None
         return replace(self, protocol=None).evaluate(model, split)
 
@@ -139,15 +144,15 @@ class EvalConfig:
     @property
     def refits(self) -> bool:
         """Whether a model is refitted on train and validation before it is evaluated."""
-        return self._rules is not None and self._rules.refit and self.subset == "test"
+        return self._protocol is not None and self._protocol.refit and self.subset == "test"
 
     @property
     def picks_epochs_on_test(self) -> bool:
         """Whether the metrics are those of the best epoch on test, as in the published tables."""
-        return self._rules is not None and self._rules.best_on_test and self.subset == "test"
+        return self._protocol is not None and self._protocol.best_on_test and self.subset == "test"
 
     @property
-    def _rules(self) -> Protocol | None:
+    def _protocol(self) -> Protocol | None:
         return None if self.protocol is None else protocol_named(self.protocol)
 
 
@@ -156,9 +161,9 @@ class RunKey:
     """Everything that a result depends on; names of data and models are not part of it.
 
     Attributes:
-        kind: Trial or evaluation.
+        kind: "trial" or "judged" (evaluated by a protocol).
         data: Digest of the training part of a trial, else of the whole split.
-        rules: How the run is evaluated.
+        rules: How the run is evaluated: metric, or protocol and options of `EvalConfig`.
         model: Class of the model.
         settings: All parameters, including the seed.
         version: Version of the library.
@@ -174,7 +179,13 @@ class RunKey:
     generation: int = 1
 
     @classmethod
-    def trial(cls, model: Recommender[Any], train: Interactions, validation: Validation) -> Self:
+    def trial(
+        cls,
+        model: Recommender[Any],
+        train: Interactions,
+        validation: Validation,
+        max_seconds: float | None = None,
+    ) -> Self:
         """Return the key of a trial; it does not depend on the test part.
 
         Example:
@@ -187,13 +198,14 @@ class RunKey:
             >>> keys[0].digest == keys[1].digest, keys[0].digest == keys[2].digest
             (True, False)
         """
-        rules = {"metric": validation.metric, "validation": validation.fingerprint}
+        rules: dict[str, Any] = {"metric": validation.metric, "validation": validation.fingerprint}
+        rules |= {} if max_seconds is None else {"max_seconds": max_seconds}
         return cls("trial", train.digest, rules, *_about(model))
 
     @classmethod
     def evaluated(cls, model: Recommender[Any], split: Split, config: EvalConfig) -> Self:
         """Return the key of an evaluation by a protocol; `config` names the protocol."""
-        rules = {
+        rules: dict[str, Any] = {
             "protocol": config.protocol,
             "ties": config.ties,
             "subset": config.subset,
@@ -202,6 +214,7 @@ class RunKey:
             "split": split.how,
             "validated": config.with_validation,
         }
+        rules |= {} if config.max_seconds is None else {"max_seconds": config.max_seconds}
         return cls("judged", split.digest, rules, *_about(model))
 
     @cached_property
@@ -232,10 +245,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | None) else str(value)
 
 
-def _default_options(step: str) -> FitOptions:
-    return FitOptions()
-
-
 def fit_and_evaluate(
     model: Recommender[Any],
     split: Split,
@@ -243,7 +252,7 @@ def fit_and_evaluate(
     cache: Store | None = None,
     *,
     is_fitted: bool = False,
-    start_fit: StartFit = _default_options,
+    start_fit: StartFit = lambda step: FitOptions(),
     about: Mapping[str, str] | None = None,
     wait: bool = False,
 ) -> RunResult:
@@ -284,9 +293,11 @@ def fit_and_evaluate(
             return run.result
         started, validation, recorder = perf_counter(), config.validation(split), None
         try:
+            # A first fit is needed for what is chosen on validation data, for the validation
+            # metric, and where no refit follows. Else the refit is the only fit.
             chooses = model._chooses(split.train.timestamps is not None)
             if not is_fitted and (config.with_validation or chooses or not config.refits):
-                options = start_fit("fit")
+                options = replace(start_fit("fit"), max_seconds=config.max_seconds)
                 if (recorder := config.recorder(model, split)) is not None:
                     options = _recorded(options, recorder)
                 model.fit(split.train, validation, options)
@@ -294,6 +305,7 @@ def fit_and_evaluate(
             metric = validation(model) if config.with_validation else None
             reports, curve = [], _curve(model) if model.is_fitted else []
             if config.refits:
+                # A fit for the validation metric alone is not counted as training time.
                 reports += [dict(model.report_)] if chooses else []
                 options = start_fit("refit")
                 if model.is_fitted:  # up to the chosen epoch, if there is one
@@ -321,9 +333,10 @@ def fit_and_validate(
     validation: Validation,
     cache: Store | None = None,
     *,
-    start_fit: StartFit = _default_options,
+    start_fit: StartFit = lambda step: FitOptions(),
     about: Mapping[str, str] | None = None,
     wait: bool = False,
+    max_seconds: float | None = None,
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
 
@@ -336,7 +349,7 @@ def fit_and_validate(
         >>> fit_and_validate(EASE(), split.train, Validation.of(split)).validation > 0.1
         True
     """
-    key = None if cache is None else RunKey.trial(model, train, validation)
+    key = None if cache is None else RunKey.trial(model, train, validation, max_seconds)
     with cached_run(cache, key, about, wait=wait) as run:
         if run.result is not None:
             return run.result
@@ -345,7 +358,8 @@ def fit_and_validate(
             with warnings.catch_warnings():
                 # A search tries poor settings, too; the metric says how poor they are.
                 warnings.simplefilter("ignore", FitWarning)
-                model.fit(train, validation, start_fit("fit"))
+                options = replace(start_fit("fit"), max_seconds=max_seconds)
+                model.fit(train, validation, options)
             metric = validation(model)
             _check_finished(model)
             found = {"validation": metric, "curve": _curve(model)}
@@ -355,6 +369,65 @@ def fit_and_validate(
         except TransCFError as error:
             run.result = _failed(model, error, started)
     return run.result
+
+
+def fit_for_use(
+    model: Recommender[Any],
+    log: Interactions | PartitionedLog,
+    split: Split | PartitionedLog,
+    validation: Validation | PartitionedLog,
+    options: FitOptions | None = None,
+) -> str:
+    """Fit for production: choose epoch (or weights) and trend on held-out events, then fit on all.
+
+    Models without epochs have nothing to choose where events have no times. A log that is too small
+    to hold anything out is fitted without validation. After an interruption while the epoch is
+    being chosen, the model has the best epoch so far, without the held-out events.
+
+    Args:
+        model: The model.
+        log: All events of the final fit.
+        split: The same log with events held out.
+        validation: The validation on these events, or the validation part of a partitioned log.
+        options: Options of both fits; each has a folder of checkpoints inside the given one.
+
+    Returns:
+        Description of the fit.
+
+    Example:
+        >>> from transcf import EASE, EventWeights, Validation, leave_one_out, synthesize
+        >>> log = synthesize(users=100, items=40, interactions=1500, seed=0)
+        >>> split, untimed = leave_one_out(log), EventWeights(trend=0)
+        >>> fit_for_use(EASE(event_weights=untimed), log, split, Validation.of(split))
+        'all 1,500 events; there was no epoch to choose'
+    """
+    whole = options or FitOptions()
+    folder = whole.checkpoint
+    first, final = (
+        replace(whole, checkpoint=None if folder is None else folder / name)
+        for name in ("choice", "all")
+    )
+    events = f"all {len(log):,} events"
+    timed = log.timestamps is not None if isinstance(log, Interactions) else log.timed
+    if not model._chooses(timed):
+        model.fit(log, None, whole)
+        return f"{events}; there was no epoch to choose"
+    try:
+        model.fit(split.train, validation, first)
+    except EvaluationError as error:
+        model.fit(log, None, final)
+        return f"{events}, without choosing an epoch: {error}"
+    if model.report_.get("ending") == "interrupted":
+        return f"a part of the events, interrupted while the epoch was chosen ({split.how})"
+    epoch = model.best_epoch_
+    chosen = f"epoch {epoch} was"
+    if epoch is None:
+        chosen = "the trend was" if "trend" in model.report_ else "weights were"
+    compared = model.report_.get("held_out_metric")
+    model.refit(log, final)
+    if compared is not None:
+        model.report_["held_out_metric"] = compared
+    return f"{events}, after {chosen} chosen on held-out ones ({split.how})"
 
 
 def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:

@@ -1,35 +1,235 @@
-"""`Search`: proposes settings of a model one at a time and learns from their trials (Optuna)."""
+"""Search spaces (`spaces.toml`), budgets, and `Search`, which proposes settings of a model."""
 
 from __future__ import annotations
 
 import json
+import math
+import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from transcf.errors import MissingExtraError
-from transcf.experiments.search_space import Budget, Range, Space, Values, free_space, grid_of
+from transcf.errors import MissingExtraError, ParameterError, is_word, shown
 from transcf.models.params import values_of
-from transcf.models.registry import create
+from transcf.models.registry import canonical_name, create, model_class
 
 if TYPE_CHECKING:
     import optuna
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-    from transcf.experiments.run_result import RunResult
+    from transcf.experiments.results import RunResult
 
+#: Names of the spaces: the recommended values, and the grid of TransCF's paper.
+SPACES = ("default", "paper")
+#: Settings to try by name of the budget; the first is the default.
+BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
+#: Samplers; TPE learns from earlier trials (extra `tune`).
+SAMPLERS = ("random", "tpe", "grid")
 #: Outcome of a trial. A pruned trial was stopped early because its metric was below the median.
 State: TypeAlias = Literal["complete", "pruned", "failed"]
 #: Names of these states in Optuna.
 STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
 
+#: Half-lives and their unit depend on each other: fixing one fixes all.
+_UNITS = {"half_life", "trend_half_life", "age_in"}
 #: A random setting replaces TPE's proposal after this many repeats of earlier settings.
 _ATTEMPTS = 20
+
+
+# -- spaces and budgets ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Range:
+    """A closed interval for TPE, and its values (`points`) in grids and random search.
+
+    It holds integers only if both ends are integers; `log` samples on a logarithmic scale.
+    """
+
+    low: float
+    high: float
+    points: tuple[float, ...]
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the ends."""
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ParameterError(f"{self} is no range: low has to be below high, above 0 with log.")
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the range holds integers only."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    def round(self, value: float) -> float:
+        """Round to three significant digits, or to an integer, within the range."""
+        rounded = round(value) if self.is_integer else float(f"{value:.3g}")
+        return min(max(rounded, self.low), self.high)
+
+
+#: Values by parameter.
+Space: TypeAlias = dict[str, list[Any] | Range]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many settings to try, and which.
+
+    Attributes:
+        trials: Number of settings, the defaults included.
+        sampler: One of `SAMPLERS`.
+        space: One of `SPACES`, or values by parameter in the form of `spaces.toml`.
+        finalists: So many of the best settings are run again with two more seeds, and the best mean
+            is chosen; 0 chooses by one seed.
+
+    Example:
+        >>> Budget.of("medium").trials, Budget.of({"trials": 20, "sampler": "tpe"}).sampler
+        (10, 'tpe')
+    """
+
+    trials: int = 1
+    sampler: str = "random"
+    space: str | Mapping[str, Any] = "default"
+    finalists: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
+            raise ParameterError(
+                f"A budget of trials={shown(self.trials)} is not allowed; it must be a number from "
+                "1 on."
+            )
+        space = "default" if isinstance(self.space, Mapping) else self.space
+        for what, word, words in (("sampler", self.sampler, SAMPLERS), ("space", space, SPACES)):
+            if not is_word(word, words):
+                raise ParameterError(
+                    f"There is no {what} {shown(word)}; there are: {', '.join(words)}."
+                )
+
+    @classmethod
+    def of(cls, asked: Any) -> Self:
+        """Parse a budget: one of `BUDGETS`, a number, either as text, a table, or a budget."""
+        if isinstance(asked, cls):
+            return asked
+        if isinstance(asked, Mapping):
+            if not {"trials"} <= asked.keys() <= {f.name for f in fields(cls)}:
+                raise ParameterError(
+                    f"The budget {shown(dict(asked))} is not understood: write trials, and sampler "
+                    'or space if you like, as in { trials = 20, sampler = "tpe" }.'
+                )
+            return cls(**{**asked, "trials": cls.of(asked["trials"]).trials})
+        if isinstance(asked, str) and asked.isdecimal():
+            asked = int(asked)
+        if isinstance(asked, int) and not isinstance(asked, bool):
+            return cls(asked)
+        if not is_word(asked, BUDGETS):
+            raise ParameterError(
+                f"There is no budget {shown(asked)}; there are: {', '.join(map(repr, BUDGETS))}, "
+                "or a number of trials."
+            )
+        return cls(BUDGETS[asked])
+
+
+@cache
+def _all_spaces() -> dict[str, Space]:
+    text = files("transcf.experiments").joinpath("spaces.toml").read_text(encoding="utf-8")
+    return {kind: _parse(space) for kind, space in tomllib.loads(text).items()}
+
+
+def _parse(space: Mapping[str, Any]) -> Space:
+    def values(listed: Any) -> list[Any] | Range:
+        if isinstance(listed, dict):
+            return Range(**{**listed, "points": tuple(listed["points"])})
+        return [None if value == "none" else value for value in listed]
+
+    return {name: values(listed) for name, listed in space.items()}
+
+
+def space_of(
+    model: str,
+    timed: bool = False,
+    space: str | Mapping[str, Any] = "default",
+    fixed: Collection[str] = (),
+) -> Space:
+    """Return the search space of a model; empty for a model without parameters to tune.
+
+    Args:
+        model: Name in the registry.
+        timed: Whether events have timestamps, which adds the weights by age and the trend.
+        space: One of `SPACES`, or values by parameter; the latter and the paper's ignore `timed`.
+        fixed: Parameters that are not searched.
+
+    Example:
+        >>> sorted(space_of("itemknn"))
+        ['n_neighbors', 'shrinkage']
+        >>> space_of("bpr", space="paper")["regularization"]
+        [0.0, 0.001, 0.01, 0.1]
+    """
+    kind, spaces = model_class(model), _all_spaces()
+    rules, left_out = kind._rules(), {*fixed}
+    if _UNITS & left_out:
+        left_out |= _UNITS
+    found: Space
+    if isinstance(space, Mapping):
+        found = _parse(space)
+    elif space == "paper":
+        found = {
+            name: [value for value in _grid_values(values) if rules[name].allows(value)]
+            for name, values in spaces["paper"].items()
+            if name in rules
+        }
+    else:
+        found = spaces.get(canonical_name(model), spaces.get(kind.__name__, {}))
+        if timed and "trend" in rules:
+            by_age = spaces["with times"].items()
+            found = found | {name: values for name, values in by_age if name in rules}
+    return {name: values for name, values in found.items() if name not in left_out}
+
+
+def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield every combination of values, in random order if there is a seed.
+
+    Example:
+        >>> list(grid_of({"a": [1, 2], "b": Range(0.0, 1.0, points=(0.5,))}))
+        [{'a': 1, 'b': 0.5}, {'a': 2, 'b': 0.5}]
+    """
+    listed = {name: _grid_values(values) for name, values in space.items()}
+    total = math.prod(map(len, listed.values())) if listed else 0
+    order = range(total) if seed is None else np.random.default_rng(seed).permutation(total)
+    for number in map(int, order):
+        setting = {}
+        for name, values in listed.items():  # the first parameter varies fastest
+            number, place = divmod(number, len(values))
+            setting[name] = values[place]
+        yield setting
+
+
+def _grid_values(values: list[Any] | Range) -> list[Any]:
+    return list(values.points) if isinstance(values, Range) else values
+
+
+def settings_to_try(model: str, budget: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the settings that a budget allows; arguments as for `Search`.
+
+    Example:
+        >>> settings_to_try("ease", "none"), len(settings_to_try("ease", "small"))
+        ([{}], 3)
+    """
+    search = Search(model, budget, **options)
+    found: list[dict[str, Any]] = []
+    while len(found) < search.budget.trials and (setting := search.ask(found)) is not None:
+        found.append(setting)
+    return found
+
+
+# -- trials ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -92,7 +292,7 @@ class Search:
         timed: bool = False,
     ) -> None:
         self.budget = Budget.of(budget)
-        self.space = free_space(model, fixed or (), timed, self.budget.space)
+        self.space = space_of(model, timed, self.budget.space, fixed or ())
         params = values_of(create(model, **{**(start or {}), **(fixed or {})}).settings)
         #: Values of the searched parameters in the trial with the defaults.
         self.usual = {name: params[name] for name in self.space}
@@ -110,15 +310,13 @@ class Search:
         Args:
             running: Settings of trials that have not finished; they are not proposed again.
         """
-        number = len(self.history) + len(running)
         if len(self.history) >= self.budget.trials:
             return None
         known = self._tried | {self.key(setting) for setting in running}
         if self.key({}) not in known:
             return {}
         for attempt in range(_ATTEMPTS) if self._uses_tpe else ():
-            seed = [self._seed, number, attempt, 0]
-            setting = propose(self.space, self.usual, self.history, running, seed)
+            setting = self._propose(running, attempt)
             if self.key(setting) not in known:
                 return setting
         return next((one for one in self._others if self.key(one) not in known), None)
@@ -132,6 +330,32 @@ class Search:
         """Identify a setting by the values of all searched parameters."""
         return json.dumps({**self.usual, **setting}, sort_keys=True)
 
+    def _propose(self, running: Collection[Mapping[str, Any]], attempt: int) -> dict[str, Any]:
+        """Return a proposal of Optuna's `TPESampler`.
+
+        Its study is made for each proposal, which takes a few hundredths of a second for a hundred
+        trials, so that proposals can be replayed from the trials.
+        """
+        import optuna
+
+        whole = distributions(self.space)
+        seed = [self._seed, len(self.history) + len(running), attempt, 0]
+        number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        trials = [to_frozen(trial, self.usual, whole) for trial in self.history]
+        # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
+        trials += [freeze({**self.usual, **one}, whole, "RUNNING") for one in running]
+        # A trial that lacks a parameter would exclude that parameter from the joint estimate.
+        trials = [trial for trial in trials if len(trial.params) == len(whole)]
+        study = memory_study(trials, sampler=optuna.samplers.TPESampler(seed=number))
+        drawn = study.ask(whole).params
+        return {
+            name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
+            for name, values in self.space.items()
+        }
+
+
+# -- Optuna ------------------------------------------------------------------------------------
+
 
 def import_optuna(what: str) -> Any:
     """Return Optuna, or raise a `MissingExtraError` that says what needs it."""
@@ -140,42 +364,6 @@ def import_optuna(what: str) -> Any:
     except ImportError as error:
         raise MissingExtraError(what, "tune") from error
     return optuna
-
-
-def propose(
-    space: Space,
-    usual: Mapping[str, Any],
-    history: Collection[Trial],
-    running: Collection[Mapping[str, Any]],
-    seed: Sequence[int],
-) -> dict[str, Any]:
-    """Return a setting proposed by Optuna's `TPESampler`; it depends only on the arguments.
-
-    The in-memory study is built for each proposal, which takes a few hundredths of a second for a
-    hundred trials, so that proposals can be replayed from the trials.
-
-    Args:
-        space: Search space.
-        usual: Values of its parameters in the trial with the defaults.
-        history: Finished trials.
-        running: Settings of trials that have not finished.
-        seed: Seed of the sampler.
-    """
-    import optuna
-
-    whole = distributions(space)
-    number = int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
-    trials = [to_frozen(trial, usual, whole) for trial in history]
-    # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
-    trials += [freeze({**usual, **one}, whole, "RUNNING") for one in running]
-    # A trial that lacks a parameter would exclude that parameter from the joint estimate.
-    trials = [trial for trial in trials if len(trial.params) == len(whole)]
-    study = memory_study(trials, sampler=optuna.samplers.TPESampler(seed=number))
-    drawn = study.ask(whole).params
-    return {
-        name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
-        for name, values in space.items()
-    }
 
 
 def memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
@@ -207,7 +395,7 @@ def quiet_optuna() -> Iterator[None]:
 def to_frozen(
     trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
 ) -> FrozenTrial:
-    """Convert a finished trial; values outside of their distribution are left out."""
+    """Convert a finished trial to Optuna's."""
     params, figure = {**usual, **trial.setting}, None if trial.state == "failed" else trial.figure
     curve = dict(trial.curve)
     return freeze(params, whole, STATES[trial.state], value=figure, intermediate_values=curve)
@@ -240,18 +428,20 @@ def distributions(
         >>> distributions({"dim": [32, 64]}, {"dim": 50})
         {'dim': CategoricalDistribution(choices=(32, 64, 50))}
     """
-    return {name: _distribution(values, name, usual or {}) for name, values in space.items()}
-
-
-def _distribution(values: Values, name: str, usual: Mapping[str, Any]) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if not isinstance(values, Range):
-        more = [usual[name]] if name in usual and usual[name] not in values else []
-        return CategoricalDistribution([*values, *more])
-    low, high, value = values.low, values.high, usual.get(name)
-    if value is not None and (value > 0 or not values.log):
-        low, high = min(low, value), max(high, value)
-    if values.is_integer:
-        return IntDistribution(int(low), int(high), log=values.log)
-    return FloatDistribution(low, high, log=values.log)
+    found: dict[str, BaseDistribution] = {}
+    for name, values in space.items():
+        value = (usual or {}).get(name)
+        if not isinstance(values, Range):
+            more = [value] if usual and value not in values else []
+            found[name] = CategoricalDistribution([*values, *more])
+            continue
+        low, high = values.low, values.high
+        if value is not None and (value > 0 or not values.log):
+            low, high = min(low, value), max(high, value)
+        if values.is_integer:
+            found[name] = IntDistribution(int(low), int(high), log=values.log)
+        else:
+            found[name] = FloatDistribution(low, high, log=values.log)
+    return found

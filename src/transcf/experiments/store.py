@@ -36,8 +36,8 @@ from transcf.user_cache import user_cache
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+    from transcf.experiments.results import RunResult
     from transcf.experiments.run import RunKey
-    from transcf.experiments.run_result import RunResult
 
 _FORMAT = 1
 _HEAD, _INDEX, _LOCKS = "run.json", "index.jsonl", "claims"
@@ -96,10 +96,6 @@ class Store:
                 f"{folder} is a file, and stored runs need a folder: name another."
             )
 
-    def absolute(self) -> Store:
-        """Return the same store with an absolute path."""
-        return Store(self.folder.resolve())
-
     def place(self, key: str) -> Path:
         """Return the folder of an entry."""
         return self.folder / key[:2] / key
@@ -123,7 +119,7 @@ class Store:
         from polars.exceptions import PanicException, PolarsError
 
         from transcf.data.json_text import from_json, misfit
-        from transcf.experiments.run_result import FILES, RESULT_TYPES, from_parts
+        from transcf.experiments.results import FILES, RESULT_TYPES, from_parts
 
         body_types = {
             "cell": {"kind": str, "data": str, "rules": dict[str, Any], "settings": dict[str, Any]},
@@ -163,7 +159,7 @@ class Store:
         """Store a result; an entry of the same key is replaced."""
         from transcf.data.atomic import atomic_write_dir
         from transcf.data.json_text import to_json
-        from transcf.experiments.run_result import FILES, to_dict
+        from transcf.experiments.results import FILES, to_dict
 
         place, digest = self.place(key.digest), key.digest
         # A file name that is not Unicode has surrogates, which JSON cannot hold.
@@ -208,10 +204,6 @@ class Store:
         """Lock a run inside the block; the system unlocks it when the process ends.
 
         If files cannot be locked, two processes may compute the same run, with equal results.
-
-        Args:
-            key: The run.
-            wait: Wait if another process has locked it.
 
         Raises:
             RunLockedError: Another process has locked it, and `wait` is false.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
@@ -32,7 +32,7 @@ from transcf.experiments.experiment import (
 )
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.search_space import Budget
+from transcf.experiments.search import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.tune_result import Config
 from transcf.models.params import Number, Rule
@@ -55,6 +55,7 @@ class DatasetPlan:
         protocols: A table for each; by default the protocol of the study.
         published: Published figures of models by name.
         copy: How the data differs from the published data: it then has no published figures.
+        max_seconds: Processor time of a fit, the same for all models; None sets no limit.
     """
 
     name: str
@@ -62,6 +63,7 @@ class DatasetPlan:
     protocols: list[str] = field(default_factory=list)
     published: dict[str, dict[str, float]] = field(default_factory=dict)
     copy: str = ""
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -213,6 +215,7 @@ class Study:
             "filter": "none" if dataset.core is None else f"{dataset.core}-core",
             "published": self.published(dataset.name, protocol),
             "difference": copy if dataset.copy else "",
+            **({} if dataset.max_seconds is None else {"max_seconds": dataset.max_seconds}),
         }
 
     def lengths(self) -> tuple[int, ...]:
@@ -385,17 +388,19 @@ def run_study(
     on_progress: OnProgress = lambda text: None,
     track: Track = iter,
     store: Store | None = None,
+    on_result: Callable[[Comparison], None] = lambda comparison: None,
 ) -> Iterator[Comparison]:
     """Run a study, dataset by dataset and protocol by protocol.
 
-    Errors of models are recorded. After an interruption, the results so far are returned.
+    Errors of models are recorded. After an interruption, the results so far are returned. Several
+    processes may run the same study with the same `store` at a time.
 
     Args:
         study: What to compare.
         on_progress: Called with one line of text at every step.
         track: Yields the models of a table and counts them.
-        store: The run cache: several processes may run the same study at a time; None runs
-            everything.
+        store: The run cache; None runs everything.
+        on_result: Called with the table so far after each finished model.
 
     Raises:
         ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
@@ -405,14 +410,14 @@ def run_study(
     tables = [
         TablePlan(
             dataset.name,
-            _candidates(study, dataset, protocol),
+            [_candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)],
             partial(_experiment, study, dataset, protocol, on_progress, store),
             metric,
             study.about(dataset, protocol),
         )
         for dataset, protocol in study.tables()
     ]
-    return run_tables(tables, track)
+    return run_tables(tables, track, on_result)
 
 
 def _experiment(
@@ -423,30 +428,19 @@ def _experiment(
     store: Store | None,
 ) -> Experiment:
     """Open the data of a table."""
-    config = EvalConfig(protocol, subset=study.subset, k=study.lengths(), beyond=study.beyond)
-    report = partial(_report_step, f"{dataset.name} ({protocol})", on_progress)
+    options: dict[str, Any] = {"k": study.lengths(), "beyond": study.beyond}
+    options |= {"subset": study.subset, "max_seconds": dataset.max_seconds}
+    config = EvalConfig(protocol, **options)
+    title = f"{dataset.name} ({protocol})"
     filtered = "" if dataset.core is None else f", {dataset.core}-core"
     return Experiment(
         _split(dataset, protocol),
         config,
         range(study.seeds),
-        report,
+        lambda step: on_progress(f"{title}: {step}"),
         store=store,
         dataset=dataset.name + filtered,
     )
-
-
-def _report_step(dataset: str, on_progress: OnProgress, step: str) -> None:
-    on_progress(f"{dataset}: {step}")
-
-
-def _candidates(study: Study, dataset: DatasetPlan, protocol: str) -> list[Candidate]:
-    candidates = [
-        _candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)
-    ]
-    for candidate in candidates:
-        candidate.check()
-    return candidates
 
 
 def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
@@ -460,12 +454,12 @@ def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
         uses_times = plan.times or "recency" not in rules
         untimed = {} if uses_times else {"recency": 0.0, "trend": 0.0}
         candidate = Candidate(plan.title, model, untimed | params)
-        return candidate.within(budget, plan.times, named)
+        return candidate.within(budget, plan.times, named).checked()
     choices = [
         {name: _value(value, rules.get(name)) for name, value in choice.items()}
         for choice in plan.choices()
     ]
-    return Candidate(plan.title, model, named | params, choices)
+    return Candidate(plan.title, model, named | params, choices).checked()
 
 
 def _value(value: Any, rule: Rule | None) -> Any:

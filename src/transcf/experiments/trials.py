@@ -43,12 +43,8 @@ _ABOUT, _SETTING, _RESULT = "transcf", "setting", "result"
 class TrialStudy:
     """Trials of one search, shared by all processes that open the same database.
 
-    Args:
-        search: Proposes settings and receives every finished trial.
-        about: Everything that results depend on.
-        storage: SQLite file or database URL; None keeps trials in memory.
-        name: Name of the study.
-        on_trial: Called after each finished trial.
+    `search` proposes settings and receives every finished trial; `about` is everything that results
+    depend on; without `storage` trials are kept in memory; `on_trial` is called after each trial.
 
     Raises:
         ParameterError: The database has a study of that name about something else.
@@ -199,17 +195,22 @@ class TrialStudy:
 
 def _open_database(storage: str) -> RDBStorage:
     """Open a database and create its tables; retry once if another process creates them too."""
+    if "://" not in storage:
+        path = Path(storage).expanduser()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{path}"
+    else:  # PostgreSQL by the driver that is installed
+        scheme, rest = storage.split("://", 1)
+        is_postgres = scheme in ("postgres", "postgresql")
+        url = f"postgresql+psycopg://{rest}" if is_postgres else storage
     retry = RetryHeartbeatStaleTrialCallback(max_retry=_MAX_RETRIES)
-    options: dict[str, Any] = {
-        "heartbeat_interval": HEARTBEAT,
-        "grace_period": GRACE,
-        "heartbeat_stale_trial_callback": retry,
-    }
+    options: dict[str, Any] = {"heartbeat_interval": HEARTBEAT, "grace_period": GRACE}
+    options["heartbeat_stale_trial_callback"] = retry
     try:
-        database = RDBStorage(_url(storage), **options)
+        database = RDBStorage(url, **options)
     except (IntegrityError, OperationalError):
         time.sleep(1.0)
-        database = RDBStorage(_url(storage), **options)
+        database = RDBStorage(url, **options)
     if database.engine.dialect.name == "sqlite":
         event.listen(database.engine, "connect", _use_write_ahead_log)
         database.engine.dispose()  # connections opened before
@@ -220,13 +221,3 @@ def _use_write_ahead_log(connection: Any, _: object) -> None:
     """Make SQLite's writes several times as fast; they survive kills all the same."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
-
-
-def _url(storage: str) -> str:
-    """Return the URL of a SQLite file, or a PostgreSQL URL with the driver that is installed."""
-    if "://" not in storage:
-        path = Path(storage).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return f"sqlite:///{path}"
-    scheme, rest = storage.split("://", 1)
-    return f"postgresql+psycopg://{rest}" if scheme in ("postgres", "postgresql") else storage

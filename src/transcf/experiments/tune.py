@@ -22,8 +22,14 @@ from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.experiment import Candidate, process_pool
 from transcf.experiments.run import fit_and_validate
-from transcf.experiments.search import Search, Trial, import_optuna, memory_study, to_frozen
-from transcf.experiments.search_space import Budget
+from transcf.experiments.search import (
+    Budget,
+    Search,
+    Trial,
+    import_optuna,
+    memory_study,
+    to_frozen,
+)
 from transcf.experiments.store import POLL_SECONDS, Store
 from transcf.experiments.tune_result import Tuning
 from transcf.interrupts import StopRequest, stop_request
@@ -78,15 +84,8 @@ class Objective:
     def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
         """Fit and evaluate a setting, or take the result from the cache.
 
-        Args:
-            setting: Parameters in addition to `params`.
-            completed: Completed trials; a model with epochs is pruned if its best metric is below
-                their median at the same epoch. None disables pruning.
-
-        Raises:
-            ParameterError: The setting is not valid.
-            MissingExtraError: The model needs an optional dependency.
-            KeyboardInterrupt: The fit was interrupted.
+        A model with epochs is pruned if its best metric is below the median of `completed` trials
+        at the same epoch; None disables pruning. Invalid parameters and missing extras raise.
         """
         from optuna import TrialPruned
 
@@ -155,20 +154,9 @@ class Cluster(Protocol):
 
 @contextmanager
 def _open_workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
-    """Return the workers of a search; they end with the block."""
-    if cluster is None and jobs == 1:
-        yield _local_worker(objective)
-        return
-    objective = replace(objective)  # without the validation data, which workers prepare themselves
-    others = _process_workers(objective, jobs) if not cluster else cluster.trial_workers(objective)
-    with others as workers:
-        yield workers if workers.size else _local_worker(objective)
+    """Yield the workers of a search; they end with the block."""
 
-
-def _local_worker(objective: Objective) -> Workers:
-    """Run trials in this process, one at a time."""
-
-    def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+    def run_here(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
         future: Future[Any] = Future()
         try:
             future.set_result(objective.run(setting, completed))
@@ -176,19 +164,25 @@ def _local_worker(objective: Objective) -> Workers:
             future.set_exception(error)
         return future
 
-    return Workers(1, submit)
+    here = Workers(1, run_here)
+    if cluster is None and jobs == 1:
+        yield here
+        return
+    copy = replace(objective)  # without the validation data, which workers prepare themselves
+    with _processes(copy, jobs) if cluster is None else cluster.trial_workers(copy) as workers:
+        yield workers if workers.size else here
 
 
 @contextmanager
-def _process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
+def _processes(objective: Objective, jobs: int) -> Iterator[Workers]:
     """Run trials in processes that share the threads of this machine; they are killed at the end.
 
     Each process is a pool of its own, so that a killed one fails only its own trial.
     """
     with ExitStack() as pools:
+        threads = max(1, thread_count() // jobs)
 
         def start() -> Any:
-            threads = max(1, thread_count() // jobs)
             return pools.enter_context(process_pool(1, threads, _set_objective, objective))
 
         slots = [start() for _ in range(jobs)]
@@ -199,7 +193,7 @@ def _process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
             last = futures[slot]
             if last is not None and isinstance(last.exception(), BrokenExecutor):
                 slots[slot] = start()
-            future: Future[Any] = slots[slot].submit(_run_trial, dict(setting), completed)
+            future: Future[Any] = slots[slot].submit(_run_trial, threads, dict(setting), completed)
             futures[slot] = future
             return future
 
@@ -209,11 +203,11 @@ def _process_workers(objective: Objective, jobs: int) -> Iterator[Workers]:
 
 
 def _set_objective(objective: Objective) -> None:
-    _worker["objective"] = objective
+    _worker["run"] = objective
 
 
-def _run_trial(setting: Mapping[str, Any], completed: Completed) -> Trial | str:
-    return run_or_refuse(_worker["objective"], thread_count(), setting, completed)
+def _run_trial(threads: int, setting: Mapping[str, Any], completed: Completed) -> Trial | str:
+    return run_or_refuse(_worker["run"], threads, setting, completed)
 
 
 def run_or_refuse(
@@ -309,7 +303,7 @@ def tune(
         metric,
         protocol or usual_protocol(split),
         seed,
-        store=None if store is None else Store(store).absolute(),
+        store=None if store is None else Store(Path(store).expanduser().resolve()),
         dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
     )
     objective.make({})._check_params()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from transcf.data.atomic import atomic_write
 from transcf.data.files import path_of
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 from transcf.experiments.search import (
+    Space,
     State,
     Trial,
     distributions,
@@ -24,7 +26,6 @@ from transcf.experiments.search import (
     quiet_optuna,
     to_frozen,
 )
-from transcf.experiments.search_space import Space
 from transcf.models.params import Number
 from transcf.models.registry import canonical_name, create, current, model_class
 from transcf.tables import Table
@@ -120,8 +121,8 @@ class Tuning:
 
     def curve(self) -> list[float | None]:
         """Return the best metric after each trial; None until one is complete."""
-        figures = [trial.figure if trial.state == "complete" else None for trial in self.trials]
-        return list(accumulate(figures, _larger))
+        figures = [one.figure or 0.0 if one.state == "complete" else -inf for one in self.trials]
+        return [None if best == -inf else best for best in accumulate(figures, max)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -177,10 +178,6 @@ def check_plots(folder: Path) -> None:
         raise MissingExtraError("Plots of a search", "plots")
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    return max((figure for figure in (one, other) if figure is not None), default=None)
-
-
 @dataclass(frozen=True)
 class Config:
     """A model with its settings.
@@ -197,17 +194,19 @@ class Config:
 
     @classmethod
     def read(cls, path: str | Path, model: str | None = None) -> Self:
-        """Read a file.
-
-        Args:
-            path: TOML file.
-            model: The expected model, if any.
+        """Read a TOML file; `model` is the expected model, if any.
 
         Raises:
             ParameterError: The file is missing or malformed, a parameter is not allowed, or the
                 settings are those of another model.
         """
-        content = _read_toml(path_of(path))
+        file = path_of(path)
+        if not file.is_file():
+            raise ParameterError(f"There is no file {path}: `transcf tune --out {path}` writes it.")
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except ValueError as problem:
+            raise ParameterError(f"{path} is not a TOML file: {problem}.") from problem
         about = content.get("model")
         if not isinstance(about, dict) or not isinstance(about.get("name"), str):
             raise ParameterError(f'{path} names no model: write [model] and name = "bpr" into it.')
@@ -243,11 +242,13 @@ class Config:
             regularization = 50.0
             <BLANKLINE>
         """
-        parts = [
-            f"[model]\nname = {_toml_value(self.model)}\n",
-            _toml_table("model.params", self.params),
-        ]
-        return "\n".join([*parts, *([_toml_table("found", self.found)] if self.found else [])])
+        tables = {"model": {"name": self.model}, "model.params": self.params}
+        tables |= {"found": self.found} if self.found else {}
+        return "\n".join(
+            "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())])
+            + "\n"
+            for name, values in tables.items()
+        )
 
     def write(self, path: str | Path) -> Path:
         """Write the file atomically."""
@@ -256,20 +257,6 @@ class Config:
         return path_of(path)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ParameterError(f"There is no file {path}: `transcf tune --out {path}` writes one.")
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as problem:
-        raise ParameterError(f"{path} is not a TOML file: {problem}.") from problem
-
-
-def _toml_table(name: str, values: Mapping[str, Any]) -> str:
-    lines = [f"[{name}]", *(f"{key} = {_toml_value(value)}" for key, value in values.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_value(value: Any) -> str:
+def _toml(value: Any) -> str:
     """Format a value for TOML; except for None, as in JSON."""
     return '"none"' if value is None else json.dumps(value)

@@ -8,17 +8,18 @@
 | `seen.parquet` | user and item rows of the training interactions, and the place of each in time |
 | `README.md` | the model card; loading does not read it, so it may be edited |
 
-Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores (about 1.4 GB/s for
-each core with SHA instructions), so that damage cannot become a wrong recommendation. Checksums
-find damage and careless edits; they do not authenticate the author. A folder can only name a
-registered model, and no file in it can execute code.
+Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores, so that damage
+cannot become a wrong recommendation. Checksums find damage and careless edits; they do not
+authenticate the author. A folder can only name a registered model, and no file in it can execute
+code.
 
-Loaded arrays are a private copy, so later changes of the files do not matter. Arrays of
-`LARGE_BYTES` and more are memory-mapped instead, so that a large model is ready at once and its
-memory is shared between processes. `save` never writes to an existing file: it replaces the folder,
-and the old files stay valid for processes that have them mapped. Other programs should do the same
-(`cp -r` to a new name, then `mv`): writing to a mapped file changes answers, and truncating it ends
-the process. Where that cannot be ruled out, load with `mapped=False`.
+`save` never writes to an existing file: it replaces the folder. Files that are read meanwhile may
+belong to different folders, which their checksums show; reading then starts again. Loaded arrays
+are a private copy, so later changes of the files do not matter. Arrays of `LARGE_BYTES` and more
+are memory-mapped instead, so that a large model is ready at once and its memory is shared between
+processes. Other programs should replace folders as `save` does (`cp -r` to a new name, then `mv`):
+writing to a mapped file changes answers, and truncating it ends the process. Where that cannot be
+ruled out, load with `mapped=False`.
 
 Version 1 of a model is its folder, say `models/shop`. Later ones are `models/shop.versions/2` and
 so on, and `models/shop.versions/current` holds the number of the current one, which everything that
@@ -28,10 +29,13 @@ loads a model by the name of its folder uses: `transcf.load`, every command, and
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import json
 import mmap
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -48,16 +52,17 @@ from transcf.data.ids import IdMap, Rows
 from transcf.data.parquet_check import damage_of
 from transcf.errors import ModelFileError, ParameterError
 from transcf.io import model_json, tensors
-from transcf.io.files import OpenFile, OpenFolder, checksums, read_checksums, read_steadily
 from transcf.io.model_json import About, model_card
 from transcf.parallel import check_unforked
 
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
-
+#: Checksums are of pieces of this size, so that a large file is hashed by all cores in parallel.
+PIECE_BYTES = 64 * 2**20
+#: How often reading restarts if the folder is replaced meanwhile.
+_ATTEMPTS = 100
 #: Users whose histories are sorted at a time, to bound the memory.
 _USERS_AT_ONCE = 1 << 16
-
 #: How a version is numbered.
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -72,14 +77,10 @@ class StoredModel:
     """The state of a model, as its folder holds it.
 
     Attributes:
-        kind: Name of its class.
-        summary: One line about it.
-        params: Hyper-parameters.
-        report: Facts about its training; JSON values only.
-        users: User ids.
-        items: Item ids.
-        seen: Items of each user in training.
-        histories: The same in the order of events.
+        kind, summary: Name of its class, and one line about it.
+        params, report: Hyper-parameters, and facts about its training; JSON values only.
+        users, items: Ids.
+        seen, histories: Items of each user in training, by row and in the order of events.
         timed: Whether that order is chronological.
         best_epoch: The epoch that was kept, if there were epochs.
         additions: How often interactions were added since the fit.
@@ -135,19 +136,42 @@ def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel
             says what.
     """
     check_unforked("load a model")
-    return read_steadily(path_of(folder), lambda opened: _read(opened, mapped))
+    path = path_of(folder)
+    for _ in range(_ATTEMPTS):
+        identity = _identity(path)
+        try:
+            return _read(path, mapped)
+        except (ModelFileError, OSError) as error:
+            if _identity(path) != identity:
+                continue
+            if isinstance(error, ModelFileError):
+                raise
+            raise _unreadable(Path(error.filename or path), error) from error
+    raise ModelFileError(f"{path} is being replaced without pause: try again later.")
 
 
-def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
-    about = model_json.read_about(opened, _CHECKED)
-    # All are opened before anything is read, so that a folder can be removed meanwhile.
-    files = {name: _open(opened, name, about) for name in _CHECKED}
-    if mapped is None:
-        mapped = files[_TENSORS].size >= LARGE_BYTES
-    contents = _contents(files, about, mapped)
-    place = opened.path
-    users, items = (_read_ids(place / name, contents[name]) for name in (_USERS, _ITEMS))
-    seen, histories = _read_seen(place / _SEEN, contents[_SEEN], len(users), len(items))
+def _identity(folder: Path) -> tuple[int, int]:
+    """Return what tells a folder from another one at the same path."""
+    try:
+        facts = os.stat(folder)
+        if not folder.is_dir():
+            raise NotADirectoryError
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise ModelFileError(f"There is no model folder {folder}.") from error
+    except OSError as error:
+        raise _unreadable(folder, error) from error
+    return facts.st_ino, facts.st_ctime_ns
+
+
+def _unreadable(path: Path, error: OSError) -> ModelFileError:
+    return ModelFileError(f"{path} cannot be read: {error.strerror or error}.")
+
+
+def _read(folder: Path, mapped: bool | None) -> StoredModel:
+    about = model_json.read_about(folder / model_json.NAME, _CHECKED)
+    contents = {name: _content(folder / name, about["files"][name], mapped) for name in _CHECKED}
+    users, items = (_read_ids(folder / name, contents[name]) for name in (_USERS, _ITEMS))
+    seen, histories = _read_seen(folder / _SEEN, contents[_SEEN], len(users), len(items))
     return StoredModel(
         kind=about["class"],
         summary="",
@@ -160,55 +184,51 @@ def _read(opened: OpenFolder, mapped: bool | None) -> StoredModel:
         timed=about["timed"],
         best_epoch=about["best_epoch"],
         additions=about["additions"],
-        arrays=tensors.parse(place / _TENSORS, contents[_TENSORS])[1],
+        arrays=tensors.parse(folder / _TENSORS, contents[_TENSORS])[1],
         version=about["version"],
     )
 
 
-def _contents(files: dict[str, OpenFile], about: About, mapped: bool) -> dict[str, tensors.Bytes]:
-    """Return the contents of the files after comparing their checksums."""
-    copies: dict[str, tensors.Bytes] = {
-        name: np.empty(file.size, np.uint8)
-        for name, file in files.items()
-        if not (mapped and name == _TENSORS)
-    }
-    buffers = [copies[name].data if name in copies else None for name in files]
-    found = read_checksums(list(files.values()), buffers)
-    for (name, file), digests in zip(files.items(), found, strict=True):
-        if digests != about["files"][name]["sha256"]:
-            raise ModelFileError(
-                f"{file.path} is damaged or was altered (its checksum differs): restore the folder "
-                "from a copy or fit again."
-            )
-    return copies | ({_TENSORS: _mapped(files[_TENSORS])} if mapped else {})
+def _content(path: Path, entry: dict[str, Any], mapped: bool | None) -> tensors.Bytes:
+    """Return the content of a file, mapped or copied, after checking its size and checksums."""
+    if not path.is_file():
+        raise ModelFileError(f"{path.parent} is incomplete: {path.name} is missing.")
+    with path.open("rb") as file:
+        written, present = entry["bytes"], os.fstat(file.fileno()).st_size
+        if present < written:
+            raise ModelFileError(f"{path} is cut off: {present:,} of {written:,} bytes are there.")
+        if present > written:
+            raise ModelFileError(f"{path} has grown: {present:,} bytes instead of {written:,}.")
+        maps = present >= LARGE_BYTES if mapped is None else mapped
+        if maps and present and path.name == _TENSORS:
+            view = mmap.mmap(file.fileno(), present, access=mmap.ACCESS_READ)
+            content = np.frombuffer(view, np.uint8)
+        else:
+            content = np.fromfile(file, np.uint8)
+    if checksums(content) != entry["sha256"]:
+        raise ModelFileError(
+            f"{path} is damaged or was altered (its checksum differs): restore the folder from a "
+            "copy or fit again."
+        )
+    return content
 
 
-def _open(opened: OpenFolder, name: str, about: About) -> OpenFile:
-    """Open one of the files, and check its size."""
-    file = opened.file(name)
-    if file is None:
-        raise ModelFileError(f"{opened.path} is incomplete: {name} is missing.")
-    written, present = about["files"][name]["bytes"], file.size
-    if present < written:
-        raise ModelFileError(f"{file.path} is cut off: {present:,} of {written:,} bytes are there.")
-    if present > written:
-        raise ModelFileError(f"{file.path} has grown: {present:,} bytes instead of {written:,}.")
-    return file
+def checksums(content: tensors.Bytes) -> list[str]:
+    """Return the SHA-256 of every piece of a file; small files have one piece."""
 
+    def digest(start: int) -> str:
+        return hashlib.sha256(content[start : start + PIECE_BYTES].data).hexdigest()
 
-def _mapped(file: OpenFile) -> tensors.Bytes:
-    if not file.size:
-        return np.empty(0, np.uint8)  # nothing can be mapped of it
-    return np.frombuffer(mmap.mmap(file.handle, file.size, access=mmap.ACCESS_READ), np.uint8)
+    starts = range(0, max(len(content), 1), PIECE_BYTES)
+    if len(starts) == 1:
+        return [digest(0)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(digest, starts))
 
 
 def _describe(model: StoredModel, place: Path) -> About:
     """Make the content of `model.json`, JSON values only."""
-    paths = [place / name for name in _CHECKED]
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": digests}
-        for path, digests in zip(paths, checksums(paths), strict=True)
-    }
+    written = {name: np.memmap(place / name, np.uint8, "r") for name in _CHECKED}
     about: About = {
         "format": model_json.FORMAT,
         "version": model_json.VERSION,
@@ -219,7 +239,10 @@ def _describe(model: StoredModel, place: Path) -> About:
         "timed": model.timed,
         "best_epoch": model.best_epoch,
         "additions": model.additions,
-        "files": files,
+        "files": {
+            name: {"bytes": len(content), "sha256": checksums(content)}
+            for name, content in written.items()
+        },
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
@@ -234,18 +257,12 @@ def _describe(model: StoredModel, place: Path) -> About:
 
 
 def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
-    """Raise unless a model may be written there: to a free name, an empty folder or over a model.
-
-    Args:
-        target: The folder.
-        overwrite: Whether an existing model may be replaced, even a damaged one.
-    """
+    """Raise unless a model may be written there: to a free name, an empty folder or a model."""
     current = current_version(target)
     if current != 1:
         raise ModelFileError(
-            f"{target} has versions, and version {current} is in use, so a model written there "
-            f"would not be: choose another folder, or run `transcf refresh {target} --back-to 1` "
-            "first."
+            f"{target} has versions, and version {current} is in use: choose another folder, or "
+            f"run `transcf refresh {target} --back-to 1` first."
         )
     if not is_taken(target):
         return
@@ -267,13 +284,6 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
         )
 
 
-def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
-    ids = _read_table(path, content, {"id": (pl.Int64, pl.String)})["id"]
-    if ids.null_count() or not ids.is_sorted() or ids.n_unique() != len(ids):
-        raise ModelFileError(f"{path} does not hold unique ids in ascending order.")
-    return IdMap(ids)
-
-
 def _seen_table(model: StoredModel) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
     indptr, owners = model.seen.indptr, model.seen.entry_rows
@@ -283,6 +293,13 @@ def _seen_table(model: StoredModel) -> pl.DataFrame:
         some = model.histories.take(users)
         places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
     return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
+
+
+def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
+    ids = _read_table(path, content, {"id": (pl.Int64, pl.String)})["id"]
+    if ids.null_count() or not ids.is_sorted() or ids.n_unique() != len(ids):
+        raise ModelFileError(f"{path} does not hold unique ids in ascending order.")
+    return IdMap(ids)
 
 
 def _read_seen(
@@ -364,7 +381,7 @@ def current_version(base: Path) -> int:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # then there cannot be other versions
             return 1
-        raise ModelFileError(f"{pointer} cannot be read: {error.strerror}.") from error
+        raise _unreadable(pointer, error) from error
     if not NUMBER.fullmatch(text):
         raise ModelFileError(
             f"{pointer} does not hold the number of a version: write one into it, or name one with "
@@ -374,11 +391,6 @@ def current_version(base: Path) -> int:
 
 
 def current_folder(folder: str | PathLike[str]) -> Path:
-    """Return the folder of the current version of a model.
-
-    Example:
-        >>> current_folder("models/shop").as_posix()
-        'models/shop'
-    """
+    """Return the folder of the current version of a model."""
     base = path_of(folder)
     return version_folder(base, current_version(base))

@@ -16,7 +16,6 @@ from transcf.data.ids import IdMap
 from transcf.data.json_text import from_json, misfit
 from transcf.data.readers import Reading
 from transcf.errors import ModelFileError, shown
-from transcf.io.files import OpenFolder
 
 About: TypeAlias = dict[str, Any]
 
@@ -25,7 +24,6 @@ FORMAT = "transcf-model"
 VERSION = 3
 #: The oldest format that is read; models of it may have other names, see `models.aliases`.
 OLDEST = 2
-
 #: Larger files are not read.
 _LARGEST = 64 * 2**20
 _REMEDY = "restore the folder from a copy or fit again"
@@ -46,7 +44,6 @@ _REPORT = {
     "fitted_on": NotRequired[str],
     "events_after": NotRequired[int],
 }
-_FILE = {"bytes": int, "sha256": list[str]}
 _CONTENT = {
     "library": str,
     "class": str,
@@ -63,50 +60,37 @@ def signed(about: About) -> About:
     return {**about, "sha256": _own_checksum(about)}
 
 
-def read_about(opened: OpenFolder, files: Sequence[str]) -> About:
-    """Read and check `model.json`.
-
-    Args:
-        opened: The folder.
-        files: Names of files whose size and checksums it must contain.
+def read_about(path: Path, files: Sequence[str]) -> About:
+    """Read and check `model.json`, which must contain size and checksums of some files.
 
     Raises:
         ModelFileError: It is missing, damaged, altered, too old or too new.
     """
-    path = opened.path / NAME
-    file = opened.file(NAME)
-    if file is None:
-        raise ModelFileError(f"{opened.path} is not a saved model: it has no {NAME}.")
+    folder, altered = path.parent, f"{path} was altered after it was saved: {_REMEDY}."
+    if not path.is_file():
+        raise ModelFileError(f"{folder} is not a saved model: it has no {NAME}.")
     try:
-        if file.size > _LARGEST:
+        if path.stat().st_size > _LARGEST:
             raise ValueError("too large")
-        about = from_json(file.read())
+        about = from_json(path.read_bytes())
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ModelFileError(f"{path} does not describe a model of this library.")
-        _check_version(opened.path, about.get("version"))
-        is_as_written = about.get("sha256") == _own_checksum(about)
+        version = about.get("version")
+        if type(version) is not int or version < 1:
+            raise ModelFileError(altered)
+        if not OLDEST <= version <= VERSION:
+            remedy = "install a newer transcf" if version > VERSION else "fit again"
+            raise ModelFileError(
+                f"{folder} was written in format {version} and this library reads {OLDEST} to "
+                f"{VERSION}: {remedy}."
+            )
+        if about.get("sha256") != _own_checksum(about):
+            raise ModelFileError(altered)
     except ValueError as error:
         raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
-    if not is_as_written:
-        raise ModelFileError(f"{path} was altered after it was saved: {_REMEDY}.")
     if (wrong := wrong_part(about, files)) is not None:
         raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
     return about
-
-
-def _check_version(folder: Path, version: object) -> None:
-    if type(version) is not int or version < 1:
-        raise ModelFileError(f"{folder / NAME} was altered after it was saved: {_REMEDY}.")
-    if version > VERSION:
-        raise ModelFileError(
-            f"{folder} was written in format {version} and this library reads up to {VERSION}: "
-            "install a newer transcf."
-        )
-    if version < OLDEST:
-        raise ModelFileError(
-            f"{folder} was written in format {version} by an older transcf and this one reads "
-            f"format {OLDEST} and later: fit again."
-        )
 
 
 def _own_checksum(about: About) -> str:
@@ -116,7 +100,8 @@ def _own_checksum(about: About) -> str:
 
 def wrong_part(about: About, files: Sequence[str]) -> str | None:
     """Return the name of the first part with a wrong type or value, None if there is none."""
-    wrong = misfit(about, _CONTENT | {"files": dict.fromkeys(files, _FILE)})
+    of_files = {name: {"bytes": int, "sha256": list[str]} for name in files}
+    wrong = misfit(about, _CONTENT | {"files": of_files})
     if wrong is None and about["additions"] < 0:
         return "additions"
     if wrong is None and about["best_epoch"] is not None and about["best_epoch"] < 1:

@@ -17,15 +17,18 @@ from safetensors.numpy import save_file
 
 from transcf.errors import ModelFileError
 
-_ABOUT = "about"
-#: A file begins with the length of its header.
-_LENGTH_BYTES = 8
-
 #: Arrays by name.
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 #: The content of a file.
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
+_ABOUT = "about"
+#: A file begins with the length of its header.
+_LENGTH_BYTES = 8
+#: Errors that a header of any other content leads to.
+_MALFORMED = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 _KINDS = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_,
     "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
@@ -52,23 +55,12 @@ def read_with_about(path: Path) -> tuple[str, Arrays]:
 def parse(path: Path, content: Bytes) -> tuple[str, Arrays]:
     """Return the text and the arrays, read-only views of the content of a file.
 
-    Args:
-        path: The file, for messages.
-        content: Its content, in memory or mapped.
-
     Raises:
         ModelFileError: It is not the content of a safetensors file.
     """
     try:
         return _parse(content)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _MALFORMED as error:
         raise ModelFileError(
             f"{path} cannot be read as safetensors ({error}): restore it from a copy."
         ) from error
@@ -95,9 +87,10 @@ def _parse(content: Bytes) -> tuple[str, Arrays]:
         first, end = end, end + math.prod(shape) * kind.itemsize
         if entry["data_offsets"] != [first - start, end - start] or end > len(content):
             raise ValueError(f"{name!r} is not where it should be")
-        array = content[first:end].view(kind) if first % kind.itemsize == 0 else None
-        if array is None:  # not aligned, as other libraries may write it
+        if first % kind.itemsize:  # not aligned, as other libraries may write it
             array = np.frombuffer(content[first:end].tobytes(), kind)
+        else:
+            array = content[first:end].view(kind)
         arrays[name] = array.reshape(shape)
         arrays[name].flags.writeable = False
     if end != len(content):

@@ -1,4 +1,7 @@
-"""Steps of Adam for the rows that a batch has touched, which then stay in the unit ball."""
+"""Adam's steps on the rows that a batch has touched, each followed by a projection.
+
+Rows are projected into the unit ball.
+"""
 
 import math
 from typing import NamedTuple
@@ -10,17 +13,17 @@ from .decorators import inlined, inner
 from .lanes import LANES, fill, load, sqrt_lanes, store
 from .rows import bring_into_ball, prefetch_row
 
-#: How much of the running means stays at a step, of gradients and of their squares.
+#: Adam's decay rates of the first and second moment (beta1, beta2), and its epsilon.
 FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
 
 class AdamState(NamedTuple):
-    """Numbers that are learned, with the running means of their gradients.
+    """Trained values, with Adam's two moments of their gradients.
 
     Attributes:
         values: (n_rows, width) float32, or (n_rows,) for rows of one number.
-        means: Of the gradients, of the same shape.
-        squares: Of their squares, of the same shape.
+        means: First moments: running means of the gradients, of the same shape.
+        squares: Second moments: running means of their squares, of the same shape.
     """
 
     values: Array
@@ -32,8 +35,8 @@ class AdamStep(NamedTuple):
     """One step.
 
     Attributes:
-        size: With what Adam divides by in its first steps, see `step_sizes`.
-        power: How rows are brought into the ball, see `bring_into_ball`.
+        size: Learning rate with bias correction, see `step_sizes`.
+        power: How rows are projected into the unit ball, see `bring_into_ball`.
     """
 
     size: float
@@ -41,36 +44,34 @@ class AdamStep(NamedTuple):
 
 
 def step_sizes(rates: Array, numbers: Array) -> Array:
-    """Learning rates as Adam's running means ask for them; steps are counted from 1."""
+    """Return learning rates with Adam's bias correction; `numbers` count steps from 1."""
     sizes: Array = rates * np.sqrt(1 - SECOND**numbers) / (1 - FIRST**numbers)
     return sizes
 
 
 @inner
-def flat(moving: AdamState) -> AdamState:
-    """The same with all rows in one."""
-    return AdamState(
-        moving.values.reshape(-1), moving.means.reshape(-1), moving.squares.reshape(-1)
-    )
+def flat(state: AdamState) -> AdamState:
+    """Return views of the arrays as one dimension."""
+    return AdamState(state.values.reshape(-1), state.means.reshape(-1), state.squares.reshape(-1))
 
 
 @inlined
-def prefetch_moving(moving: AdamState, start: int, width: int) -> None:
-    """Ask for a row that will be moved soon, of what `flat` returns."""
-    prefetch_row(moving.values, start, width)
-    prefetch_row(moving.means, start, width)
-    prefetch_row(moving.squares, start, width)
+def prefetch_state(state: AdamState, start: int, width: int) -> None:
+    """Prefetch a row of what `flat` returns."""
+    prefetch_row(state.values, start, width)
+    prefetch_row(state.means, start, width)
+    prefetch_row(state.squares, start, width)
 
 
 @inlined
 def move_row(
-    moving: AdamState, start: int, width: int, slopes: Array, at: int, step: AdamStep
+    state: AdamState, start: int, width: int, slopes: Array, at: int, step: AdamStep
 ) -> None:
-    """Move a row against its gradient, slopes[at : at + width], and into the ball.
+    """Take a step on a row with the gradient slopes[at : at + width], and project the row.
 
     It is at `start` in what `flat` returns.
     """
-    values, means, squares = moving
+    values, means, squares = state
     first, second = fill(np.float32(FIRST)), fill(np.float32(SECOND))
     rest, rest_of_squares = fill(np.float32(1 - FIRST)), fill(np.float32(1 - SECOND))
     size, epsilon = fill(np.float32(step.size)), fill(np.float32(EPSILON))
@@ -86,9 +87,9 @@ def move_row(
 
 
 @inlined
-def move_number(moving: AdamState, row: int, slope: float, step: AdamStep) -> None:
-    """The same for a row of a single number, without a ball."""
-    mean = FIRST * moving.means[row] + (1 - FIRST) * slope
-    square = SECOND * moving.squares[row] + (1 - SECOND) * slope * slope
-    moving.means[row], moving.squares[row] = mean, square
-    moving.values[row] -= step.size * mean / (math.sqrt(square) + EPSILON)
+def move_bias(state: AdamState, row: int, slope: float, step: AdamStep) -> None:
+    """Take a step on a single number, without a projection."""
+    mean = FIRST * state.means[row] + (1 - FIRST) * slope
+    square = SECOND * state.squares[row] + (1 - SECOND) * slope * slope
+    state.means[row], state.squares[row] = mean, square
+    state.values[row] -= step.size * mean / (math.sqrt(square) + EPSILON)

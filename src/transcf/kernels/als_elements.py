@@ -53,11 +53,7 @@ def make_room(longest: int, width: int, like: Array) -> Room:
 def descend_rows(
     side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array
 ) -> None:
-    """Go once through the numbers of every row, setting each to its minimum.
-
-    Args: as `conjugate_gradient`, and
-        dim: numbers of a row that are not padding.
-    """
+    """Set each number of every row to its minimum, in turn; arguments as `conjugate_gradient`."""
     work = partial(_descend_blocks, side, others, width, dim, gram, vectors, losses)
     parallel_for(len(side.cuts) - 1, work)
 
@@ -108,18 +104,8 @@ def descend(
 ) -> float:
     """Set every number of x to its minimum, one after the other.
 
-    Args:
-        x: (width,), in and out.
-        dim: numbers that are not padding.
-        length: neighbours in `room`, with the padding.
-        gram: G, (width * width,).
-        share: factor of G.
-        ridge: weight of |x|^2.
-        room: the neighbours.
-
-    Returns:
-        The row's part of the loss,
-        `x' (share G + ridge I) x + sum_j w_j - 2 w_j score_j + v_j score_j^2`.
+    Returns the row's part of the loss,
+    `x' (share G + ridge I) x + sum_j w_j - 2 w_j score_j + v_j score_j^2`.
     """
     columns, targets, weights, scores, product = room
     width = len(x)
@@ -180,20 +166,20 @@ def learn_online(
     event_users: Array, event_items: Array, of_users: Arrivals, of_items: Arrivals,
     missing: Array, ridge: float, steps: int, width: int, dim: int, users: Array, items: Array,
 ) -> None:  # fmt: skip
-    """Take in new interactions, one after the other.
+    """Learn from new interactions, one after the other; changes `users` and `items`.
 
     Args:
         event_users: user row of each new interaction, (n_events,).
         event_items: item row of each, (n_events,).
         of_users: interactions by user.
         of_items: interactions by item.
-        missing: weight of an item for those who do not have it, (n_items,).
+        missing: weight of an item for users without it, (n_items,).
         ridge: weight of |x|^2.
         steps: how often the user and then the item is updated.
-        width: length of one row.
+        width: length of one padded row.
         dim: numbers of a row that are not padding.
-        users: user vectors, flat, in and out.
-        items: item vectors, flat, in and out.
+        users: user vectors, flat.
+        items: item vectors, flat.
     """
     one = users.dtype.type(1)
     longest = max(np.diff(of_users.indptr).max(), np.diff(of_items.indptr).max())

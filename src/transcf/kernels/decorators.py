@@ -1,4 +1,11 @@
-"""Decorators of kernels: numba functions that are kept on disk, or compiled into their callers."""
+"""Decorators of kernels: numba functions that are kept on disk, or compiled into their callers.
+
+numba optimises every function and turns it into machine code, although a function that is linked
+into its callers is optimised there again and its own machine code never runs. `_LINKED` leaves
+these steps out: the kernels of the mixture compile in two thirds of the time. Functions that are
+inlined into hot loops are still optimised on their own: the last bits of results depend on it. This
+relies on internals of numba. Where they are missing, functions are compiled as usual.
+"""
 
 import sys
 from collections.abc import Callable
@@ -10,9 +17,80 @@ from numba.core import event, options
 
 from . import compiling
 from ._cache import Keeper, SourceFile, sources_in
-from ._linking import linked_options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _linked_compiler() -> type:
+    """Return numba's compiler with libraries that are linked into others and never run.
+
+    Raises:
+        AttributeError: numba has changed.
+        ImportError: The same.
+    """
+    from numba.core import compiler, typed_passes
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler_machinery import LoweringPass, register_pass
+
+    for step in ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals"):
+        getattr(JITCodeLibrary, step)
+
+    class NoEnvironment:
+        """Code generator of a function that Python does not call: it needs no environment."""
+
+        def set_env(self, *_: Any) -> None:
+            pass
+
+    class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
+        """LLVM code without machine code."""
+
+        is_inlined = False
+        codegen = NoEnvironment()
+
+        def _optimize_final_module(self) -> None:
+            if self.is_inlined:
+                super()._optimize_final_module()
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+        def get_pointer_to_function(self, name: str) -> int:
+            self._ensure_finalized()
+            return 0
+
+    @register_pass(mutates_CFG=False, analysis_only=False)
+    class UseLinkedLibrary(LoweringPass):  # type: ignore[misc]
+        """Choose the library that the next pass writes to."""
+
+        _name = "transcf_use_linked_library"
+
+        def __init__(self) -> None:
+            LoweringPass.__init__(self)
+
+        def run_pass(self, state: Any) -> bool:
+            library = LinkedLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+            library.is_inlined = state.flags.forceinline
+            state.library = library
+            return True
+
+    class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]
+        def define_pipelines(self) -> list[Any]:
+            passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+            passes.add_pass_after(UseLinkedLibrary, typed_passes.AnnotateTypes)
+            passes.finalize()
+            return [passes]
+
+    return LinkedCompiler
+
+
+def _linked_options() -> dict[str, Any]:
+    """Return options of `numba.njit` for functions that only other kernels call."""
+    try:
+        return {"pipeline_class": _linked_compiler()}
+    except (AttributeError, ImportError):
+        return {}
+
 
 # Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
 # divergence has to stay visible.
@@ -25,13 +103,13 @@ _CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 #: For functions that only kernels call: an entry point for Python takes as long to compile as many
 #: a function.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_LINKED: dict[str, Any] = linked_options()
+_LINKED: dict[str, Any] = _linked_options()
 #: Without reference counts, if this version of numba can leave them out: an atomic step for every
 #: array of every call.
 _UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(options.DefaultOptions, "_nrt") else {}
 #: For the pieces of a hot loop, where a call would cost as much as the work. They make no arrays,
 #: and their arguments outlive them.
-INLINED: dict[str, Any] = {"forceinline": True, **_UNCOUNTED, **_INNER, **_RELAXED}
+INLINED: dict[str, Any] = {"forceinline": True, **_UNCOUNTED, **_INNER, **_RELAXED, **_LINKED}
 _HERE = Path(__file__).resolve().parent
 _SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
 #: Keeps what is compiled from these files, and from those that `watch_source` names.
@@ -65,11 +143,11 @@ def pasted(function: Function) -> Function:
 
 def inlined(function: Function) -> Function:
     """Like `inner`, for the pieces of a hot loop; they make no arrays."""
-    return cast(Function, numba.njit(**INLINED, **_LINKED)(function))
+    return cast(Function, numba.njit(**INLINED)(function))
 
 
 def part_of_kernels(function: Function) -> Function:
-    """Like `inlined`, for a function of another room: kernels are kept until its module changes."""
+    """Like `inlined`, for a function of another package; kernels are recompiled if it changes."""
     watch_source(function.__module__)
     return inlined(function)
 

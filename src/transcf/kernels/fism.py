@@ -83,16 +83,10 @@ def draw_unseen(rows: Array, active: Array, state: np.uint64) -> tuple[np.uint64
 
 @compiled
 def choose_positives(weights: Array, count: int, start: float, places: Array) -> None:
-    """Choose which of a user's items are positives.
+    """Choose which of a user's `count` items are positives, from a random start in [0, 1).
 
     Without weights they are taken in turn. Otherwise they are evenly spaced points on a line of the
     weights, so an event is taken as often as its share says, rounded up or down.
-
-    Args:
-        weights: Weights of the user's events, (count,), or empty.
-        count: Number of the user's events.
-        start: Random start in [0, 1).
-        places: Out, positions among the user's items, (positives,).
     """
     if len(weights) == 0:
         for n in range(len(places)):
@@ -221,11 +215,11 @@ def run_epoch(
         dim: Length of a padded row.
         indptr: Items by user, CSR (int64).
         indices: Items by user, ascending (int32).
-        active: Items that may be drawn (int32).
-        visits: The users; each lacks at least one active item.
+        active: Items that may be drawn (int32); each user lacks at least one of them.
+        visits: The users.
         places: Memory for the positives of any user (int32).
         scales: Scale of a history by its length, (longest + 1,), in the type of the vectors.
-        seed: Seed of the run.
+        seed: Names the random streams, with `epoch` and the user.
         epoch: Number of the epoch.
     """
     loss, one = 0.0, scales.dtype.type(1)

@@ -150,22 +150,38 @@ def _zeros(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return ir.Constant(_vector(signature.return_type.dtype), [0.0] * LANES)
 
 
+def _reduced(builder: Any, lanes: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    """Combine sixteen numbers half by half, always in the same order."""
+    index, width = ir.IntType(32), LANES
+    while width > 1:
+        width //= 2
+        masks = [
+            ir.Constant(ir.VectorType(index, width), [first + n for n in range(width)])
+            for first in (0, width)
+        ]
+        lanes = combine(*(builder.shuffle_vector(lanes, lanes, mask) for mask in masks))
+    return builder.extract_element(lanes, ir.Constant(index, 0))
+
+
 @intrinsic
 def sum_lanes(typing: Any, lanes: Any) -> Any:
     """Add the sixteen numbers, always in the same order."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        index = ir.IntType(32)
-        rest, width = args[0], LANES
-        while width > 1:
-            width //= 2
-            halves = []
-            for first in (0, width):
-                mask = [first + n for n in range(width)]
-                mask_type = ir.VectorType(index, width)
-                halves.append(builder.shuffle_vector(rest, rest, ir.Constant(mask_type, mask)))
-            rest = builder.fadd(*halves)
-        return builder.extract_element(rest, ir.Constant(index, 0))
+        return _reduced(builder, args[0], builder.fadd)
+
+    return lanes.dtype(lanes), generate
+
+
+@intrinsic
+def largest_lane(typing: Any, lanes: Any) -> Any:
+    """The largest of sixteen numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def larger(left: Any, right: Any) -> Any:
+            return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+        return _reduced(builder, args[0], larger)
 
     return lanes.dtype(lanes), generate
 

@@ -10,8 +10,9 @@ need of them: the partition of target i is N_i + sum_k w_ik F_k, where w_ik says
 counts for it and w_ii = 0, so that a target is left out of its own history at no cost. Gradients go
 back the same way: E is multiplied once by the negatives and once by the events, scaled by row.
 
-Each shard of a batch writes to memory of its own, and moves its own users at the end, so that
-results do not depend on the thread that runs it.
+Each shard of a batch writes to memory of its own, and updates its own users at the end, so that
+results do not depend on the thread that runs it. In names, a slope is a gradient of the loss, and
+`moved` is v.
 """
 
 import math
@@ -34,18 +35,18 @@ _SHORT = 24
 _AHEAD = 4
 #: Exponents of masked entries.
 MASKED = np.float32(-1e30)
-#: The least that a likelihood counts as, so that weights over it stay finite.
-_TINY = np.float32(1e-30)
+#: Lower bound of a likelihood, so that quotients by it stay finite.
+TINY = np.float32(1e-30)
 
 
 class ScoreConfig(NamedTuple):
-    """The numbers of the score.
+    """Constants of the score.
 
     Attributes:
-        tau: How sharply nearness to a moved point counts.
-        beta: The same for the user's own.
+        tau: Weight of the squared distance from the items of the history.
+        beta: Weight of the squared distance from the user's position a.
         past: Weights of events by how many places they are before the target, (longest,) float32.
-        future: The same after it.
+        future: The same for events after the target.
     """
 
     tau: float
@@ -124,26 +125,26 @@ class MixtureParams(NamedTuple):
 
 @inner
 def run_shard(
-    kernel: ScoreConfig, batch: Batch, points: MixtureParams, negatives: Negatives, work: Workspace,
+    config: ScoreConfig, batch: Batch, params: MixtureParams, negatives: Negatives, work: Workspace,
     shard: int, step: AdamStep,
 ) -> float:  # fmt: skip
-    """Work out loss and gradients of a shard, and move its users; returns the loss."""
+    """Compute loss and gradients of a shard, and update its users; returns the loss."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
     start, last = batch.starts[begin], batch.starts[stop]
     if start == last:
         work.negative_slopes[shard] = 0
         work.negative_offset_slopes[shard] = 0
         return 0.0
-    _gather(kernel, batch, points, work, begin, stop)
+    _gather(config, batch, params, work, begin, stop)
     n_negatives, width = negatives.vectors.shape
     rows, loss = last - start, 0.0
     cells = work.tile[start * n_negatives : last * n_negatives]
     tile, moved = cells.reshape(rows, n_negatives), work.moved[start:last]
     np.dot(moved, negatives.vectors.T, tile)
-    _hide_own(batch, tile, begin, stop)
+    hide_own(batch, tile, begin, stop)
     _exponentials(cells, work.offsets, negatives.item_offsets, work.sums, start, last)
     for n in range(begin, stop):
-        loss += _own_targets(kernel, batch, work, n)
+        loss += _own_targets(config, batch, work, n)
     scaled, shares = work.scaled[start:last], work.shares[start:last]
     flat_scaled, flat_moved = scaled.reshape(-1), moved.reshape(-1)
     slopes = work.moved_slopes[start:last].reshape(-1)
@@ -156,20 +157,20 @@ def run_shard(
         work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
     np.dot(tile.T, scaled, work.negative_slopes[shard])
     np.dot(tile.T, shares, work.negative_offset_slopes[shard])
-    _move_users(kernel, batch, points, work, begin, stop, step)
+    _move_users(config, batch, params, work, begin, stop, step)
     return loss
 
 
 @inner
 def _gather(
-    kernel: ScoreConfig, batch: Batch, points: MixtureParams, work: Workspace, begin: int, stop: int
+    config: ScoreConfig, batch: Batch, params: MixtureParams, work: Workspace, begin: int, stop: int
 ) -> None:
-    """Bring the vectors of some users' events together: v, e, b and h."""
-    width = points.items.values.shape[1]
-    users, items = points.users.values.reshape(-1), points.items.values.reshape(-1)
-    history, bias = points.history.values.reshape(-1), points.bias.values
+    """Copy the vectors of some users' events into the workspace: v, e, b and h."""
+    width = params.items.values.shape[1]
+    users, items = params.users.values.reshape(-1), params.items.values.reshape(-1)
+    history, bias = params.history.values.reshape(-1), params.bias.values
     moved, targets = work.moved.reshape(-1), work.targets.reshape(-1)
-    tau, beta = np.float32(kernel.tau), np.float32(kernel.beta)
+    tau, beta = np.float32(config.tau), np.float32(config.beta)
     near, own = fill(np.float32(2) * tau), fill(np.float32(2) * beta)
     last = batch.starts[stop] - 1
     for n in range(begin, stop):
@@ -190,8 +191,8 @@ def _gather(
 
 
 @inner
-def _hide_own(batch: Batch, tile: Array, begin: int, stop: int) -> None:
-    """Let a user's own items not count among the negatives."""
+def hide_own(batch: Batch, tile: Array, begin: int, stop: int) -> None:
+    """Mask the items of a user among the negatives of the user's events."""
     start, n_negatives = batch.starts[begin], tile.shape[1]
     for n in range(begin, stop):
         own = range(batch.starts[n], batch.starts[n + 1])
@@ -219,7 +220,7 @@ def _exponentials(
 
 
 @inner
-def _own_targets(kernel: ScoreConfig, batch: Batch, work: Workspace, n: int) -> float:
+def _own_targets(config: ScoreConfig, batch: Batch, work: Workspace, n: int) -> float:
     """Each event of a user as a target of the others: loss, and gradients but for the negatives'.
 
     Targets are looked at a chunk at a time.
@@ -243,19 +244,19 @@ def _own_targets(kernel: ScoreConfig, batch: Batch, work: Workspace, n: int) -> 
         for at in range(0, len(cells), LANES):
             store(cells, at, exp_lanes(load(cells, at)))
         known, rest = work.known[start:last], work.rest[start:last]
-        _count(kernel, work.sums[begin:stop], pairs, known, rest, start - begin)
+        _count(config, work.sums[begin:stop], pairs, known, rest, start - begin)
         for i in range(size):
             if rest[i] == 0:  # no other item in the history: no gradient
                 known[i] = work.item_offsets[start + i] = 0
                 continue
-            weight, likelihood = batch.weights[start + i], max(known[i], _TINY)
+            weight, likelihood = batch.weights[start + i], max(known[i], TINY)
             partition = likelihood + rest[i]
             loss += weight * (math.log(partition) - math.log(likelihood))
             rest[i] = weight / partition
             slope = rest[i] - weight / likelihood
             work.item_offsets[start + i] = slope
             known[i] = slope * known[i]
-        _give_back(kernel, work, pairs, begin, start)
+        _give_back(config, work, pairs, begin, start)
         if rows <= _SHORT:
             _multiply_back(work, pairs, begin)
             continue
@@ -308,11 +309,11 @@ def _add_moved(work: Workspace, pairs: Array, begin: int, start: int) -> None:
 
 @inlined
 def _count(
-    kernel: ScoreConfig, sums: Array, pairs: Array, known: Array, rest: Array, first: int
+    config: ScoreConfig, sums: Array, pairs: Array, known: Array, rest: Array, first: int
 ) -> None:
-    """Weigh pairs by place, and add them up for each target, of which `first` is the first.
+    """Multiply pairs by the weights of their places, and sum them for each target.
 
-    Those of an event with itself become 0.
+    `first` is the place of the first target in the history. Pairs of an event with itself become 0.
     """
     rows, size = pairs.shape
     for i in range(size):
@@ -320,29 +321,29 @@ def _count(
     for k in range(rows):
         here = k - first
         for i in range(min(max(here, 0), size)):
-            weight = kernel.future[here - i]
+            weight = config.future[here - i]
             pairs[k, i] *= weight
             known[i] += pairs[k, i]
             rest[i] += weight * sums[k]
         if 0 <= here < size:
             pairs[k, here] = 0
         for i in range(max(here + 1, 0), size):
-            weight = kernel.past[i - here]
+            weight = config.past[i - here]
             pairs[k, i] *= weight
             known[i] += pairs[k, i]
             rest[i] += weight * sums[k]
 
 
 @inlined
-def _give_back(kernel: ScoreConfig, work: Workspace, pairs: Array, begin: int, start: int) -> None:
-    """Turn pairs into gradients, and add up what sums and offsets get."""
+def _give_back(config: ScoreConfig, work: Workspace, pairs: Array, begin: int, start: int) -> None:
+    """Turn pairs into gradients, and sum the gradients by F (`shares`) and by e (`others`)."""
     rows, size = pairs.shape
     for k in range(rows):
         here, share, offset = begin + k - start, np.float32(0), np.float32(0)
         for i in range(min(max(here, 0), size)):
-            share += kernel.future[here - i] * work.rest[start + i]
+            share += config.future[here - i] * work.rest[start + i]
         for i in range(max(here + 1, 0), size):
-            share += kernel.past[i - here] * work.rest[start + i]
+            share += config.past[i - here] * work.rest[start + i]
         for i in range(size):
             pairs[k, i] *= work.item_offsets[start + i]
         # A loop without stores: else the alignment of memory would decide the order of the sum.
@@ -354,17 +355,17 @@ def _give_back(kernel: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
 
 @inner
 def _move_users(
-    kernel: ScoreConfig,
+    config: ScoreConfig,
     batch: Batch,
-    points: MixtureParams,
+    params: MixtureParams,
     work: Workspace,
     begin: int,
     stop: int,
     step: AdamStep,
 ) -> None:
     """Apply the gradients of some users of a batch."""
-    width, scale = work.moved.shape[1], fill(np.float32(2 * kernel.beta))
-    users, moved = flat(points.users), work.moved_slopes.reshape(-1)
+    width, scale = work.moved.shape[1], fill(np.float32(2 * config.beta))
+    users, moved = flat(params.users), work.moved_slopes.reshape(-1)
     slopes = work.scaled.reshape(-1)
     for n in range(begin, stop):
         start, total = batch.starts[n], np.float32(0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array
-from .decorators import compiled, inlined, inner
+from .decorators import compiled, inner
 from .rng import advance, mix, stream, uniform
 
 #: Number of shards per batch. Gradients are summed in shard order, so results do not depend on how
@@ -92,19 +92,10 @@ class Batch(NamedTuple):
 
 
 @inner
-def deal(
+def fill_batch(
     log: EventArrays, plan: EpochPlan, number: int, batch: Batch, n_drawn: int, n_places: int
 ) -> None:
-    """Fill in a batch.
-
-    Args:
-        log: The training events.
-        plan: The batches of this epoch.
-        number: Which one.
-        batch: Out.
-        n_drawn: Negatives to draw.
-        n_places: Places for them.
-    """
+    """Fill in a batch of an epoch, with `n_drawn` negatives on `n_places` places."""
     users, events = 0, 0
     for shard in range(SHARDS):
         batch.shards[shard] = users
@@ -122,7 +113,7 @@ def deal(
     _find_places(batch, events, n_places)
 
 
-@inlined
+@inner
 def _draw(plan: EpochPlan, state: np.uint64, batch: Batch, count: int) -> int:
     """Draw items, each once and by its chance; returns how many, one less where sums round.
 
@@ -148,7 +139,7 @@ def _draw(plan: EpochPlan, state: np.uint64, batch: Batch, count: int) -> int:
     return found
 
 
-@inlined
+@inner
 def _find_places(batch: Batch, events: int, n_places: int) -> None:
     """Give the other items places, too, and list the events of each."""
     size = n_places
@@ -179,13 +170,9 @@ def _find_places(batch: Batch, events: int, n_places: int) -> None:
 
 @compiled
 def join(own: Batch, whole: Batch, events: int, n_places: int) -> None:
-    """Assign places to the items of a whole batch; this process has filled some shards only.
+    """Assign places to the items of a whole batch, whose events are there already.
 
-    Args:
-        own: The batch of this process; the negatives are the same in all processes.
-        whole: Out; the items of all events are there already.
-        events: How many.
-        n_places: Places for negatives.
+    `own` is the batch of this process, with some of the shards and the same negatives.
     """
     for place in range(n_places):
         item = own.touched[place]

@@ -1,8 +1,13 @@
 """Epochs of the mixture: batches one after the other, each shared among threads in four phases.
 
-A batch is drawn, its negatives are copied, its shards are computed (which moves their users), and
-its items are moved. Each phase waits for the one before. The parts of a phase are fixed, and
-gradients of an item are added up in a fixed order, so that results do not depend on threads.
+1. `fill_batch` (in `mixture_batches`) fills in users and events and draws the negatives.
+2. `copy_negatives` copies the vectors of the negatives to contiguous memory.
+3. `run_shard` (in `mixture`) computes loss and gradients of a shard and updates its users;
+   without user vectors, `run_context_shard` (in `mixture_context`) computes them.
+4. `move_items` updates the items.
+
+Each phase waits for the one before. The parts of a phase are fixed, and gradients of an item are
+summed in a fixed order, so that results do not depend on threads.
 """
 
 from functools import partial
@@ -11,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import Array
-from .adam import AdamStep, flat, move_number, move_row, prefetch_moving
+from .adam import AdamStep, flat, move_bias, move_row, prefetch_state
 from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
-from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, deal
+from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, fill_batch
+from .mixture_context import run_context_shard
 from .rows import add_scaled, clear, copy, dot
 from .tickets import NONE, add_to, look_at, share_tickets
 
@@ -24,23 +30,13 @@ _AHEAD = 3
 
 
 @inner
-def show_negatives(
-    kernel: ScoreConfig, batch: Batch, points: MixtureParams, log_counts: Array,
+def copy_negatives(
+    config: ScoreConfig, batch: Batch, params: MixtureParams, log_counts: Array,
     negatives: Negatives, first: int, end: int,
 ) -> None:  # fmt: skip
-    """Put the negatives first..end-1 where shards look for them.
-
-    Args:
-        kernel: The numbers of the score.
-        batch: Which items they are.
-        points: What is learned.
-        log_counts: Logarithm of the number of items that each represents, (n_items,).
-        negatives: Out.
-        first: Place among all places for negatives.
-        end: Place among all places for negatives.
-    """
-    width, gamma = points.items.values.shape[1], np.float32(kernel.tau + kernel.beta)
-    items, into = points.items.values.reshape(-1), negatives.vectors.reshape(-1)
+    """Copy the negatives at places first..end-1 to `negatives`, from which shards read them."""
+    width, gamma = params.items.values.shape[1], np.float32(config.tau + config.beta)
+    items, into = params.items.values.reshape(-1), negatives.vectors.reshape(-1)
     for place in range(first, end):
         row = batch.touched[place]
         if row == NO_SLOT:
@@ -48,30 +44,18 @@ def show_negatives(
             continue
         copy(into, place * width, items, row * width, width)
         square = dot(items, row * width, items, row * width, width)
-        negatives.item_offsets[place] = points.bias.values[row] - gamma * square + log_counts[row]
+        negatives.item_offsets[place] = params.bias.values[row] - gamma * square + log_counts[row]
 
 
 @inner
 def move_items(
-    kernel: ScoreConfig, batch: Batch, points: MixtureParams, work: Workspace, tied: bool,
-    has_bias: bool, step: AdamStep, first: int, end: int,
+    config: ScoreConfig, batch: Batch, params: MixtureParams, work: Workspace, tied: bool,
+    step: AdamStep, first: int, end: int,
 ) -> None:  # fmt: skip
-    """Move the items at places first..end-1 by what shards and events say.
-
-    Args:
-        kernel: The numbers of the score.
-        batch: Which items they are, and their events.
-        points: Moved in place.
-        work: Gradients by b and h of negatives and events, and by v and e of events.
-        tied: Whether b and p are the same vectors.
-        has_bias: Whether c is learned.
-        step: How far.
-        first: Place among those of the batch.
-        end: Place among those of the batch.
-    """
-    width = points.items.values.shape[1]
-    items, history = flat(points.items), flat(points.history)
-    gamma, tau = np.float32(2 * (kernel.tau + kernel.beta)), np.float32(2 * kernel.tau)
+    """Update the items at places first..end-1 by the gradients of shards and events."""
+    width = params.items.values.shape[1]
+    items, history = flat(params.items), flat(params.history)
+    gamma, tau = np.float32(2 * (config.tau + config.beta)), np.float32(2 * config.tau)
     target_slopes, moved_slopes = work.target_slopes.reshape(-1), work.moved_slopes.reshape(-1)
     shard_slopes = work.negative_slopes.reshape(-1)
     by_item, by_moved = np.empty(width, np.float32), np.empty(width, np.float32)
@@ -79,43 +63,42 @@ def move_items(
     for place in range(first, end):
         row, ahead = batch.touched[place], min(place + _AHEAD, end - 1)
         if batch.touched[ahead] != NO_SLOT:
-            prefetch_moving(items, batch.touched[ahead] * width, width)
+            prefetch_state(items, batch.touched[ahead] * width, width)
             if batch.firsts[ahead] < batch.firsts[ahead + 1]:
-                prefetch_moving(history, batch.touched[ahead] * width, width)
+                prefetch_state(history, batch.touched[ahead] * width, width)
         if row == NO_SLOT:
             continue
-        start, by_height = row * width, _sum_shards(work, shard_slopes, place, by_item)
+        start, by_item_offset = row * width, _sum_shards(work, shard_slopes, place, by_item)
         begin, stop = batch.firsts[place], batch.firsts[place + 1]
         if begin < stop:
-            by_offset = np.float32(0)
+            by_event_offset = np.float32(0)
             clear(by_moved, 0, width)
             for n in range(begin, stop):
                 r = batch.order[n]
                 add_scaled(by_item, 0, target_slopes, r * width, width, one)
                 add_scaled(by_moved, 0, moved_slopes, r * width, width, one)
-                by_height += work.known[r]
-                by_offset += work.sums[r]
-            add_scaled(by_moved, 0, history.values, start, width, -by_offset)
+                by_item_offset += work.known[r]
+                by_event_offset += work.sums[r]
+            add_scaled(by_moved, 0, history.values, start, width, -by_event_offset)
             for k in range(0, width, LANES):
                 store(by_moved, k, fill(tau) * load(by_moved, k))
-        add_scaled(by_item, 0, items.values, start, width, -gamma * by_height)
+        add_scaled(by_item, 0, items.values, start, width, -gamma * by_item_offset)
         if begin < stop and tied:
             add_scaled(by_item, 0, by_moved, 0, width, one)
         elif begin < stop:
             move_row(history, start, width, by_moved, 0, step)
         move_row(items, start, width, by_item, 0, step)
-        if has_bias:
-            move_number(points.bias, row, by_height, step)
+        move_bias(params.bias, row, by_item_offset, step)
 
 
 @inlined
 def _sum_shards(work: Workspace, slopes: Array, place: int, by_item: Array) -> Any:
-    """Add up what shards give an item as a negative: by b, and returned by h."""
+    """Sum the gradients of a negative over shards: by b into `by_item`; returns that by h."""
     _, n_negatives, width = work.negative_slopes.shape
     if place >= n_negatives:
         clear(by_item, 0, width)
         return np.float32(0)
-    by_height = np.float32(0)
+    by_item_offset = np.float32(0)
     for k in range(0, width, LANES):
         at = place * width + k
         total = load(slopes, at)
@@ -123,63 +106,63 @@ def _sum_shards(work: Workspace, slopes: Array, place: int, by_item: Array) -> A
             total = total + load(slopes, shard * n_negatives * width + at)
         store(by_item, k, total)
     for shard in range(SHARDS):
-        by_height += work.negative_offset_slopes[shard, place]
-    return by_height
+        by_item_offset += work.negative_offset_slopes[shard, place]
+    return by_item_offset
 
 
-#: Parts of the phases in which negatives are shown and items are moved.
-_SHOWING, _MOVING = 4, 8
-#: Tickets of a batch: where its phases start.
-_SHOW, _RUN = 1, 1 + _SHOWING
+#: Parts of the phases in which negatives are copied and items are updated.
+_COPY_PARTS, _MOVE_PARTS = 4, 8
+#: Tickets of a batch: one to fill it, then those of the other phases, which start here.
+_COPY, _RUN = 1, 1 + _COPY_PARTS
 _MOVE = _RUN + SHARDS
-_TICKETS = _MOVE + _MOVING
-#: Looks at a counter before the thread is given up: coming back takes about as long.
-_PATIENCE = 40_000
+_TICKETS = _MOVE + _MOVE_PARTS
+#: Reads of a counter before a thread yields, which takes about as long.
+_SPIN_LIMIT = 40_000
 #: Exponentials of a batch that are worth a second thread.
 _WORTH_SHARING = 1 << 16
 
 
 class Rules(NamedTuple):
-    """What steps keep to.
+    """Constants of the training steps.
 
     Attributes:
         n_drawn: Negatives of a batch.
         tied: Whether b and p are the same vectors.
-        has_bias: Whether c is learned.
-        power: How rows are brought into the ball, see `bring_into_ball`.
-        user_rate: How far users are moved, as a multiple of how far items are.
+        power: How rows are projected into the unit ball, see `bring_into_ball`.
+        user_rate: Step size of users, as a multiple of that of items.
+        has_users: Whether users have vectors; else positions are means of contexts.
     """
 
     n_drawn: int
     tied: bool
-    has_bias: bool
     power: int
     user_rate: float
+    has_users: bool = True
 
 
 class MixtureEpoch(NamedTuple):
     """What the batches of an epoch have in common.
 
     Attributes:
-        kernel: The numbers of the score.
-        rules: What steps keep to.
-        log: What is learned from.
+        config: Constants of the score.
+        rules: Constants of the steps.
+        log: The training events.
         plan: The batches of this epoch.
-        rates: Step sizes for each, see `adam.step_sizes`, (n_batches,) float64.
-        points: What is learned, changed in place.
+        rates: Step size of each batch, see `adam.step_sizes`, (n_batches,) float64.
+        params: The trained arrays, changed in place.
     """
 
-    kernel: ScoreConfig
+    config: ScoreConfig
     rules: Rules
     log: EventArrays
     plan: EpochPlan
     rates: Array
-    points: MixtureParams
+    params: MixtureParams
 
 
 def run_batches(
     epoch: MixtureEpoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
-    first: int, end: int,
+    first: int, end: int, *, half: int | None = None,
 ) -> None:  # fmt: skip
     """Take a step on each of the batches first..end-1 of an epoch.
 
@@ -191,90 +174,106 @@ def run_batches(
         losses: Out, (n_batches, SHARDS) float64.
         first: Number of a batch.
         end: Number of a batch.
+        half: Of a single batch, 0 runs phases 1 to 3 and 1 runs phase 4; None runs all. Between
+            the halves, processes exchange gradients of items.
     """
-    _run(epoch, batch, negatives, work, losses, first * _TICKETS, end * _TICKETS)
-
-
-def run_shards(
-    epoch: MixtureEpoch,
-    batch: Batch,
-    negatives: Negatives,
-    work: Workspace,
-    losses: Array,
-    number: int,
-) -> None:
-    """The first half of a step: work a batch out, and move its users; see `run_batches`."""
-    first = number * _TICKETS
-    _run(epoch, batch, negatives, work, losses, first, first + _MOVE)
-
-
-def move_batch(
-    epoch: MixtureEpoch,
-    batch: Batch,
-    negatives: Negatives,
-    work: Workspace,
-    losses: Array,
-    number: int,
-) -> None:
-    """The second half: move the items of a batch that has been worked out."""
-    first = number * _TICKETS
-    _run(epoch, batch, negatives, work, losses, first + _MOVE, first + _TICKETS)
-
-
-def _run(
-    epoch: MixtureEpoch, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
-    """Do the tickets first..end-1 of an epoch."""
+    start, stop = first * _TICKETS, end * _TICKETS
+    start, stop = (start + (half == 1) * _MOVE, start + _MOVE if half == 0 else stop)
     is_large = len(batch.items) * len(negatives.item_offsets) >= _WORTH_SHARING
-    counters = np.full(2, first)
-    work_on = partial(_take_part, *epoch, batch, negatives, work, losses, end, counters)
+    kind = _take_part if epoch.rules.has_users else _take_context_part
+    counters = np.full(2, start)
+    work_on = partial(kind, *epoch, batch, negatives, work, losses, stop, counters)
     share_tickets(work_on, most=SHARDS if is_large else 1)
 
 
 @inlined
 def _start_of(place: int) -> int:
     """The first ticket of the phase of a ticket, both counted within the batch."""
-    if place < _SHOW:
+    if place < _COPY:
         return 0
     if place < _RUN:
-        return _SHOW
+        return _COPY
     return _RUN if place < _MOVE else _MOVE
+
+
+@inlined
+def _is_ready(counters: Array, ticket: int) -> bool:
+    """Wait for the phases before that of a ticket; returns False if that takes too long."""
+    place = ticket % _TICKETS
+    looks, before = 0, ticket - place + _start_of(place)
+    while look_at(counters, 1) < before:
+        looks += 1
+        if looks > _SPIN_LIMIT:
+            return False
+    return True
+
+
+@inner
+def _run_other(
+    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
+    params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, ticket: int,
+) -> None:  # fmt: skip
+    """Do a part of phase 1, 2 or 4."""
+    number, place, n_places = ticket // _TICKETS, ticket % _TICKETS, len(negatives.item_offsets)
+    if place < _COPY:
+        fill_batch(log, plan, number, batch, rules.n_drawn, n_places)
+    elif place < _RUN:
+        part = place - _COPY
+        begin, stop = n_places * part // _COPY_PARTS, n_places * (part + 1) // _COPY_PARTS
+        copy_negatives(config, batch, params, log.log_counts, negatives, begin, stop)
+    else:
+        part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], rules.power)
+        begin, stop = size * part // _MOVE_PARTS, size * (part + 1) // _MOVE_PARTS
+        move_items(config, batch, params, work, rules.tied, step, begin, stop)
 
 
 @compiled
 def _take_part(
-    kernel: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
-    points: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
+    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
+    params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
     end: int, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
     `counters` hold the next ticket, and how many are done.
     """
-    n_places = len(negatives.item_offsets)
     if ticket == NONE:
         ticket = add_to(counters, 0, 1)
     while ticket < end:
-        number, place = ticket // _TICKETS, ticket % _TICKETS
-        looks, before = 0, ticket - place + _start_of(place)
-        while look_at(counters, 1) < before:
-            looks += 1
-            if looks > _PATIENCE:
-                return ticket
-        if place < _SHOW:
-            deal(log, plan, number, batch, rules.n_drawn, n_places)
-        elif place < _RUN:
-            part = place - _SHOW
-            begin, stop = n_places * part // _SHOWING, n_places * (part + 1) // _SHOWING
-            show_negatives(kernel, batch, points, log.log_counts, negatives, begin, stop)
-        elif place < _MOVE:
-            shard, step = place - _RUN, AdamStep(rules.user_rate * rates[number], rules.power)
-            losses[number, shard] = run_shard(kernel, batch, points, negatives, work, shard, step)
+        if not _is_ready(counters, ticket):
+            return ticket
+        number, shard = ticket // _TICKETS, ticket % _TICKETS - _RUN
+        if 0 <= shard < SHARDS:
+            step = AdamStep(rules.user_rate * rates[number], rules.power)
+            losses[number, shard] = run_shard(config, batch, params, negatives, work, shard, step)
         else:
-            part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], rules.power)
-            begin, stop = size * part // _MOVING, size * (part + 1) // _MOVING
-            move_items(kernel, batch, points, work, rules.tied, rules.has_bias, step, begin, stop)
+            _run_other(config, rules, log, plan, rates, params, batch, negatives, work, ticket)
+        add_to(counters, 1, 1)
+        ticket = add_to(counters, 0, 1)
+    return NONE
+
+
+@compiled
+def _take_context_part(
+    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
+    params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
+    end: int, counters: Array, ticket: int,
+) -> int:  # fmt: skip
+    """Do the same without user vectors.
+
+    A function of its own, so that only what a model needs is compiled.
+    """
+    if ticket == NONE:
+        ticket = add_to(counters, 0, 1)
+    while ticket < end:
+        if not _is_ready(counters, ticket):
+            return ticket
+        number, shard = ticket // _TICKETS, ticket % _TICKETS - _RUN
+        if 0 <= shard < SHARDS:
+            loss = run_context_shard(config, batch, params, negatives, work, shard)
+            losses[number, shard] = loss
+        else:
+            _run_other(config, rules, log, plan, rates, params, batch, negatives, work, ticket)
         add_to(counters, 1, 1)
         ticket = add_to(counters, 0, 1)
     return NONE

@@ -1,4 +1,9 @@
-"""Scores of the mixture of translations: a logarithm of a sum of exponentials over a history."""
+"""Scores of the mixture of translations: a logarithm of a sum of exponentials over a history.
+
+The score of an item is c_i - beta |a - b_i|^2 + log sum_k w_k (exp(-tau |p_k - b_i|^2) + m_ki) with
+a sparse matrix m. Most items of a user have none of its entries: their scores are computed without
+it, and those of the others are corrected by log(exp(score) + exp(own_i) sum_k w_k m_ki).
+"""
 
 import math
 from functools import partial
@@ -9,9 +14,8 @@ import numpy as np
 from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array
-from .decorators import compiled, inner
+from .decorators import compiled, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
-from .mixture_terms import SparseTerms, log_sum_of_two, log_with_term, place_of
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128
@@ -34,17 +38,8 @@ class UserQueries(NamedTuple):
 
 
 def score_users(queries: UserQueries, items: Array, item_offsets: Array) -> Array:
-    """Score all items for users.
-
-    Args:
-        queries: Their points; scores of users without any are NaN.
-        items: b, (n_items, width) float32; nothing of it is copied, but for the last few.
-        item_offsets: h, (n_items,) float32.
-
-    Returns:
-        log sum_k exp(v_k . b_i + e_k) + h_i, (n, n_items) float32.
-    """
-    n_items = len(items)
+    """Return log sum_k exp(v_k . b_i + e_k) + h_i, (n, n_items) float32; NaN without any k."""
+    n_items, queries = len(items), UserQueries(*map(read_only, queries))
     scores = np.empty((len(queries.starts) - 1, n_items), np.float32)
     groups, whole = _groups(queries.starts), n_items - n_items % LANES
     empty = (0, -n_items % LANES)
@@ -127,6 +122,49 @@ def _log_sums(
         store(found, i, highest + log_lanes(total) + load(item_offsets, left + i))
 
 
+class SparseTerms(NamedTuple):
+    """The matrix m by past items; arrays are read-only.
+
+    Attributes:
+        starts: Where the entries of each past item start, (n_items + 1,) int64.
+        items: Scored items, ascending for each past item, (n_entries,) int32.
+        values: m_ki, above 0, (n_entries,) float32.
+    """
+
+    starts: Array
+    items: Array
+    values: Array
+
+
+@inlined
+def place_of(terms: SparseTerms, past: int, item: int) -> int:
+    """Return the place of the first entry of a past item that is not before an item."""
+    low, high = terms.starts[past], terms.starts[past + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if terms.items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def log_with_term(near: float, terms: SparseTerms, past: int, item: int) -> float:
+    """Return log(exp(near) + m_ki)."""
+    place = place_of(terms, past, item)
+    if place == terms.starts[past + 1] or terms.items[place] != item:
+        return near
+    return log_sum_of_two(near, math.log(np.float64(terms.values[place])))
+
+
+@inlined
+def log_sum_of_two(one: float, two: float) -> float:
+    """Return log(exp(one) + exp(two)); `two` is finite or -inf, `one` is finite."""
+    high = max(one, two)
+    return high + math.log(math.exp(one - high) + math.exp(two - high))
+
+
 class ScoreParams(NamedTuple):
     """What the scores of pairs are made of; all arrays are `read_only`.
 
@@ -140,7 +178,7 @@ class ScoreParams(NamedTuple):
         bias: c, (n_items,) float32.
         tau: How much past items count.
         beta: How much the users' own points count.
-        terms: Added to exp(-tau |p_k - b_i|^2), see `kernels.mixture_terms`.
+        terms: Added to exp(-tau |p_k - b_i|^2), see `SparseTerms`.
     """
 
     starts: Array
@@ -206,14 +244,7 @@ def _squared_distance(left: Array, i: int, right: Array, j: int) -> float:
 
 
 def add_terms(given: ScoreParams, users: Array, columns: Array, tile: Array) -> None:
-    """Add the sparse terms to scores that were computed without them.
-
-    Args:
-        given: What scores are made of.
-        users: (n,) int32 rows of users.
-        columns: (n_columns,) int32 item rows of the tile, ascending.
-        tile: (n, n_columns) float32, in place.
-    """
+    """Add the sparse terms to scores of users and items (`columns`, ascending), in place."""
     if not len(given.terms.items) or not len(columns):
         return
     column_of = np.full(len(given.items), -1, np.int32)

@@ -6,7 +6,7 @@ of these M terms, the score of an item is at most
     own_i + log(R + sum over the lists that contain i of w_k (e_ki - t_k)),    R = sum_k w_k t_k,
 
 with own_i = c_i - beta |a - b_i|^2, which is one product of vectors. Sparse terms w_k m_ki
-(`mixture_terms`) are added to both sides as they are. The items with the largest
+(`SparseTerms`) are added to both sides as they are. The items with the largest
 bounds are scored first. Every other item is scored if its bound reaches the k-th best score so far.
 Scores and bounds are float32: items within twice their largest error of the k-th best score are
 candidates.
@@ -21,11 +21,20 @@ import numpy as np
 
 from . import Array
 from .decorators import compiled, inlined, inner
-from .kth import TOGETHER, kth_largest, larger, largest_lane
-from .lanes import LANES, exp_lanes, fill, load, log_lanes, store, sum_lanes, zeros
-from .mixture_scores import ScoreParams
-from .mixture_terms import log_sum_of_two
-from .topk import CHUNK, lowest_bit, reaching
+from .lanes import (
+    LANES,
+    exp_lanes,
+    fill,
+    largest_lane,
+    load,
+    log_lanes,
+    max_lanes,
+    store,
+    sum_lanes,
+    zeros,
+)
+from .mixture_scores import ScoreParams, log_sum_of_two
+from .topk import CHUNK, TOGETHER, kth_largest, lowest_bit, reaching
 
 #: Number of candidates of a user who has too many of them.
 CROWDED = -1
@@ -101,18 +110,9 @@ def find_candidates(
 ) -> None:  # fmt: skip
     """Find all items that may be among the best k of the users first..end-1.
 
-    Args:
-        params: Of the scores.
-        catalogue: The items.
-        seen_starts: Where the hidden items of each user row start, (n_rows + 1,) int64.
-        seen_items: Hidden items, (n_entries,) int32.
-        users: (n,) int32 rows of users, each of whom has a history.
-        k: Length of lists, at least 1.
-        errors: (n,) float32, how far a float32 score or bound may be from the true one.
-        counts: (n,) int64, out: number of candidates or `CROWDED`.
-        found: (n, capacity) int32, out: the candidates; capacity is above k.
-        first: First user.
-        end: One behind the last user.
+    `seen_starts` and `seen_items` list the hidden items of each user row, `errors` how far float32
+    scores and bounds may be from the true ones. Numbers of candidates (or `CROWDED`) are written
+    to `counts`, and candidates to `found`, (n, capacity) with a capacity above k.
     """
     n_items, longest = len(catalogue.item_offsets), 1
     width = len(catalogue.points) // n_items
@@ -127,15 +127,15 @@ def find_candidates(
     )  # fmt: skip
     kept = np.empty(found.shape[1], np.float32)
     group = min(max(_USERS, _PRODUCT // n_items), end - first)
-    homes, tile = np.zeros((group, width), np.float32), np.empty(group * n_items, np.float32)
+    positions, tile = np.zeros((group, width), np.float32), np.empty(group * n_items, np.float32)
     for begin in range(first, end, group):
         size = min(group, end - begin)
         for n in range(size):
             for d in range(params.users.shape[1]):
                 a = np.float64(params.users[users[begin + n], d])
-                homes[n, d] = np.float32(2 * params.beta * a)
+                positions[n, d] = np.float32(2 * params.beta * a)
         product = tile[: size * n_items]
-        np.dot(homes[:size], vectors.T, product.reshape(size, n_items))
+        np.dot(positions[:size], vectors.T, product.reshape(size, n_items))
         for n in range(begin, begin + size):
             row, bounds = users[n], product[(n - begin) * n_items : (n - begin + 1) * n_items]
             own = _place(params, row, width, user)
@@ -146,8 +146,8 @@ def find_candidates(
             high, low, count = np.float32(np.inf), cutoff, 0
             for _ in range(2):
                 count = _score_between(
-                    params, catalogue, row, homes[n - begin], own, k, errors[n], high, low, bounds,
-                    user, kept, found[n], count,
+                    params, catalogue, row, positions[n - begin], own, k, errors[n], high, low,
+                    bounds, user, kept, found[n], count,
                 )  # fmt: skip
                 high, low = cutoff, np.float32(_lowest(kept, count, k, errors[n]))
             counts[n] = count
@@ -233,7 +233,7 @@ def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
     for start in range(0, lanes, span):
         high = load(bounds, start)
         for i in range(start + LANES, min(start + span, lanes), LANES):
-            high = larger(load(bounds, i), high)
+            high = max_lanes(load(bounds, i), high)
         store(largest, size, high)
         size += LANES
     if size <= wanted:
@@ -243,13 +243,13 @@ def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
 
 @inner
 def _score_between(
-    params: ScoreParams, catalogue: Catalogue, row: int, home: Array, own: float, k: int,
+    params: ScoreParams, catalogue: Catalogue, row: int, position: Array, own: float, k: int,
     error: float, high: np.float32, low: np.float32, bounds: Array, user: _User, kept: Array,
     found: Array, count: int,
 ) -> int:  # fmt: skip
     """Score items with bounds from `low` on and below `high`; return the number of candidates.
 
-    `home` is 2 beta a, `own` is beta |a|^2.
+    `position` is 2 beta a, `own` is beta |a|^2.
     """
     points, offsets, exponents = user.points, user.offsets, user.exponents
     events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
@@ -273,7 +273,7 @@ def _score_between(
             if user.added[item] > 0:
                 near = np.float64(catalogue.own_item_offsets[item]) - own
                 for d in range(width):
-                    near += np.float64(home[d]) * np.float64(vectors[item * width + d])
+                    near += np.float64(position[d]) * np.float64(vectors[item * width + d])
                 score = log_sum_of_two(score, near + math.log(np.float64(user.added[item])))
             count = _keep(np.float32(score), item, k, error, kept, found, count)
             low = max(low, np.float32(_lowest(kept, count, k, error)))
@@ -299,7 +299,7 @@ def _log_sum(
         one, two = one + three, two + four
         store(exponents, e, one)
         store(exponents, e + LANES, two)
-        highest = larger(larger(one, two), highest)
+        highest = max_lanes(max_lanes(one, two), highest)
     top = largest_lane(highest)
     total, by = zeros(highest), fill(top)
     for e in range(0, events, LANES):

@@ -67,14 +67,7 @@ class Items(NamedTuple):
 
 
 def add_log_sums(taken: Taken, past: Past, items: Items, tile: Array) -> None:
-    """Add log-sums of weighted terms, and the offsets of users and items, to a tile.
-
-    Args:
-        taken: The histories.
-        past: The past items.
-        items: The items, at least as many as the tile has columns.
-        tile: (n, n_columns) float32, in place.
-    """
+    """Add log-sums of weighted terms, and the offsets of users and items, to a tile in place."""
     with one_blas_thread():
         work = partial(_add_strips, taken, past, items, tile)
         parallel_for(-(-tile.shape[1] // STRIP), work)

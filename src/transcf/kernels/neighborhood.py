@@ -24,15 +24,9 @@ FEW = 256
 
 
 def row_means(indptr: Array, indices: Array, matrix: Array) -> Array:
-    """The mean of the listed rows of `matrix` for every row of a CSR pattern.
+    """The mean of the listed rows of `matrix` for every row of a CSR pattern: (n_rows, dim).
 
-    Args:
-        indptr: (n_rows + 1,) int64.
-        indices: (nnz,) int32, rows of `matrix`.
-        matrix: (n_columns, dim).
-
-    Returns:
-        (n_rows, dim), zeros where a row lists nothing.
+    It is zero where a row lists nothing.
     """
     means = np.zeros((len(indptr) - 1, matrix.shape[1]), matrix.dtype)
     _share_rows(indptr, partial(_row_means, indptr, indices, matrix, means))

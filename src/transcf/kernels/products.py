@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from transcf.kernels import unlocked
 from transcf.kernels.decorators import compiled, compiled_strictly
 from transcf.kernels.lanes import LANES, Lanes, fill, load, prefetch_for_reading, sum_lanes
 
@@ -63,33 +64,20 @@ def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
     return np.float32(_product(user, item) + constant)
 
 
-@compiled
 def pair_scores(
     user_vectors: Floats, item_vectors: Floats, constants: Floats, users: Rows, items: Rows
 ) -> Floats:
     """`pair_score` of many pairs of rows: (n,)."""
+    return _pair_scores(*map(unlocked, (user_vectors, item_vectors, constants, users, items)))
+
+
+@compiled
+def _pair_scores(
+    user_vectors: Floats, item_vectors: Floats, constants: Floats, users: Rows, items: Rows
+) -> Floats:
+    """`pair_scores` of arrays that are writable: read-only ones would be compiled for again."""
     scores = np.empty(len(users), np.float32)
     for n in range(len(users)):
         user = users[n]
         scores[n] = pair_score(user_vectors[user], item_vectors[items[n]], constants[user])
     return scores
-
-
-@compiled
-def exact_rows(
-    user_vectors: Floats, item_vectors: Floats, constants: Floats, columns: Rows, out: Floats
-) -> None:
-    """Fill `out` (n users, n columns) with `pair_score`."""
-    for row in range(len(user_vectors)):
-        for column in range(len(columns)):
-            vector = item_vectors[columns[column]]
-            out[row, column] = pair_score(user_vectors[row], vector, constants[row])
-
-
-@compiled
-def row_norms(vectors: Floats) -> npt.NDArray[np.float64]:
-    """(n,) lengths of the rows, in float64."""
-    norms = np.empty(len(vectors), np.float64)
-    for row in range(len(vectors)):
-        norms[row] = np.sqrt(_product(vectors[row], vectors[row]))
-    return norms

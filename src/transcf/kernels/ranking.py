@@ -1,4 +1,4 @@
-"""Counting who beats a held-out item."""
+"""Counting the scores that beat held-out items."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from transcf.kernels.decorators import compiled, inner
-from transcf.kernels.products import pair_score
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
@@ -32,90 +31,57 @@ def _count_pair(part: Floats, low: np.float32, high: np.float32) -> tuple[int, i
 @compiled
 def count_better(
     tile: Floats,
-    first: int,
-    columns: Rows,
     error: Floats,
-    user_vectors: Floats,
-    item_vectors: Floats,
-    constants: Floats,
     indptr: Counts,
-    target_scores: Floats,
+    levels: Floats,
     above: Counts,
     at_least: Counts,
+    doubts: Counts,
 ) -> None:
     """Add to each target how many scores of a tile are above it, and how many are not below it.
 
-    Targets of row r are `indptr[r]` to `indptr[r + 1]`; their scores are true ones. Hidden
-    scores (-inf) never count. Where a tile's score is within its error of a target, the pair is
-    scored again.
+    Targets of row r are `indptr[r]` to `indptr[r + 1]`; `levels` are their scores without the
+    user's constant. Hidden scores (-inf) never count. Scores within the tile's error of a target
+    are left out, and added to `doubts`.
     """
     width = tile.shape[1]
     for row in range(len(tile)):
-        line, constant, doubt = tile[row], constants[row], error[row]
+        line, doubt = tile[row], error[row]
         for target in range(indptr[row], indptr[row + 1]):
-            true_score = target_scores[target]
-            middle = np.float32(true_score - constant)
-            low, high = np.float32(middle - doubt), np.float32(middle + doubt)
+            low, high = np.float32(levels[target] - doubt), np.float32(levels[target] + doubt)
             for start in range(0, width, CHUNK):
-                part = line[start : min(start + CHUNK, width)]
-                over, level = _count_pair(part, low, high)
+                over, level = _count_pair(line[start : min(start + CHUNK, width)], low, high)
                 above[target] += over
                 at_least[target] += over if doubt > 0 else level
-                if doubt == 0 or over == level:
-                    continue
-                for n in range(len(part)):
-                    if low <= part[n] <= high:
-                        vector = item_vectors[columns[first + start + n]]
-                        score = pair_score(user_vectors[row], vector, constant)
-                        above[target] += score > true_score
-                        at_least[target] += score >= true_score
-
-
-@compiled
-def count_surely_better(
-    tile: Floats,
-    error: Floats,
-    indptr: Counts,
-    target_scores: Floats,
-    above: Counts,
-    at_least: Counts,
-) -> int:
-    """Like `count_better`, but leave out what is within a tile's error; return how many are."""
-    doubts = 0
-    for row in range(len(tile)):
-        for target in range(indptr[row], indptr[row + 1]):
-            low = np.float32(target_scores[target] - error[row])
-            high = np.float32(target_scores[target] + error[row])
-            for start in range(0, tile.shape[1], CHUNK):
-                part = tile[row, start : min(start + CHUNK, tile.shape[1])]
-                over, level = _count_pair(part, low, high)
-                above[target] += over
-                at_least[target] += over
-                doubts += level - over
-    return doubts
+                doubts[target] += level - over if doubt > 0 else 0
 
 
 @compiled
 def list_doubts(
-    tile: Floats, error: Floats, indptr: Counts, target_scores: Floats, doubts: int
-) -> tuple[Rows, Rows, Counts]:
-    """Rows, columns and targets of what `count_surely_better` has left out, (doubts,) each."""
-    rows, columns = np.empty(doubts, np.int32), np.empty(doubts, np.int32)
-    targets, found = np.empty(doubts, np.int64), 0
+    tile: Floats,
+    error: Floats,
+    indptr: Counts,
+    levels: Floats,
+    doubts: Counts,
+    rows: Rows,
+    columns: Rows,
+    targets: Counts,
+) -> None:
+    """Fill rows, columns and targets with the scores that `count_better` has left out."""
+    found, width = 0, tile.shape[1]
     for row in range(len(tile)):
         for target in range(indptr[row], indptr[row + 1]):
-            low = np.float32(target_scores[target] - error[row])
-            high = np.float32(target_scores[target] + error[row])
-            for start in range(0, tile.shape[1], CHUNK):
-                part = tile[row, start : min(start + CHUNK, tile.shape[1])]
+            low = np.float32(levels[target] - error[row])
+            high = np.float32(levels[target] + error[row])
+            for start in range(0, width if doubts[target] > 0 else 0, CHUNK):
+                part = tile[row, start : min(start + CHUNK, width)]
                 over, level = _count_pair(part, low, high)
-                if over == level:
+                if over == level:  # counted by vectors, which is faster than looking at each
                     continue
                 for n in range(len(part)):
                     if low <= part[n] <= high:
                         rows[found], columns[found], targets[found] = row, start + n, target
                         found += 1
-    return rows, columns, targets
 
 
 @compiled

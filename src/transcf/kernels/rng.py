@@ -6,14 +6,17 @@ on the thread that runs it nor on what ran before. A state is a counter that `ad
 64-bit words.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from . import Array
-from .decorators import compiled, inlined
+from .decorators import inlined
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -31,7 +34,7 @@ def mix(word: np.uint64) -> np.uint64:
 @inlined
 def advance(state: np.uint64) -> np.uint64:
     """The state of the next draw."""
-    return state + _STEP
+    return state + STEP
 
 
 @inlined
@@ -58,23 +61,22 @@ def uniform(word: np.uint64) -> float:
     return float(word >> np.uint64(11)) * _UNIT
 
 
-@compiled
+@inlined
 def stream(seed: int, epoch: int, purpose: int, index: int) -> np.uint64:
     """The first state of the stream with this name."""
-    state = mix(np.uint64(seed) + _STEP)
-    state = mix(state ^ (np.uint64(epoch) + _STEP))
-    state = mix(state ^ (np.uint64(purpose) + _STEP))
-    return mix(state ^ (np.uint64(index) + _STEP))
+    state = mix(np.uint64(seed) + STEP)
+    state = mix(state ^ (np.uint64(epoch) + STEP))
+    state = mix(state ^ (np.uint64(purpose) + STEP))
+    return mix(state ^ (np.uint64(index) + STEP))
 
 
-@compiled
-def permutation(size: int, state: np.uint64) -> Array:
-    """A uniformly random order of 0..size-1, (size,) int32."""
-    order = np.empty(size, np.int32)
-    for n in range(size):
-        order[n] = n
-    for last in range(size - 1, 0, -1):
-        state = advance(state)
-        other = below(mix(state), last + 1)
-        order[last], order[other] = order[other], order[last]
-    return order
+#: `mix` of arrays of words, outside of kernels.
+mix_words = cast(Callable[[Words], Words], cast(Any, mix).py_func)
+
+
+def streams(seed: int, epoch: int, purpose: int, indices: Words) -> Words:
+    """The first states of the streams with these names, outside of kernels: (n,)."""
+    state = mix_words(np.array([seed], np.uint64) + STEP)
+    for name in (np.uint64(epoch), np.uint64(purpose), indices):
+        state = mix_words(state ^ (np.atleast_1d(name) + STEP))
+    return state

@@ -86,23 +86,13 @@ class Nearest(NamedTuple):
 
 
 _visits, _costs = Kinds(), Kinds()
-
-
-def visits_of(*kinds: type) -> Callable[[Function], Function]:
-    """Let a function train the visits of models with rates of these classes.
-
-    Its arguments are those of `train_visit`. It draws the visit's triples and takes a step on each;
-    it returns the state, the summed loss and the hits: triples whose negative was in the way.
-    """
-    return _visits.register(*kinds)
-
-
-def costs_of(*kinds: type) -> Callable[[Function], Function]:
-    """Let a function say what the item at a place costs: minus its score, bias left out.
-
-    Its arguments are those of `cost_at`, with the user's row number and the item's place.
-    """
-    return _costs.register(*kinds)
+#: Lets a function train the visits of models with rates of these classes; its arguments are those
+#: of `train_visit`. It draws the visit's triples, takes a step on each, and returns the state, the
+#: summed loss and the hits: triples whose negative was in the way.
+visits_of = _visits.register
+#: Lets a function say what the item at a place costs: minus its score, bias left out. Its arguments
+#: are those of `cost_at`, with the user's row number and the item's place.
+costs_of = _costs.register
 
 
 def train_visit(
@@ -150,12 +140,14 @@ def hardest(
 @pasted
 def _stratum(
     rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array, g: int,
-    b: int, state: np.uint64, totals: Array,
+    b: int, state: np.uint64, marks: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Train one stratum; `totals` receives the summed loss, the hits and all triples."""
+    """Train one stratum; `totals` receives the summed loss, the hits and all triples.
+
+    `marks` hold stamps of earlier visits, which are never used again, or zeros.
+    """
     visitor, first, slots, shares = strata.visitor, strata.first, strata.slots, strata.shares
     start, size = strata.starts[b], strata.starts[b + 1] - strata.starts[b]
-    marks = np.zeros(size, np.int64)  # stamps begin with 1
     draws = Draws(slots, shares, marks)
     index = g * (len(strata.starts) - 1) + b
     width = len(rows.users) // len(user_samples)
@@ -205,7 +197,10 @@ def run_rounds(
     if rounds.high == ALL:
         rounds = rounds._replace(high=n_groups)
     counters = np.zeros(1 + n_groups, np.int64)
-    work = partial(_take_part, rates, rows, dim, strata, user_samples, rounds, totals, counters)
+    marks = np.zeros((n_groups, np.diff(strata.starts).max()), np.int64)  # stamps begin with 1
+    work = partial(
+        _take_part, rates, rows, dim, strata, user_samples, rounds, marks, totals, counters
+    )
     share_tickets(work, most=rounds.high - rounds.low)
 
 
@@ -226,7 +221,7 @@ def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) ->
 @compiled
 def _take_part(
     rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array,
-    rounds: Rounds, totals: Array, counters: Array, ticket: int,
+    rounds: Rounds, marks: Array, totals: Array, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take strata, round by round and group by group, and train them; see `share_tickets`.
 
@@ -247,7 +242,7 @@ def _take_part(
         b = (group + rounds.begin + r) % n_blocks
         s = g * n_blocks + b
         state = stream(rounds.seed, rounds.epoch, TRAINING, group * n_blocks + b)
-        _stratum(rates, rows, dim, strata, user_samples, g, b, state, totals[s])
+        _stratum(rates, rows, dim, strata, user_samples, g, b, state, marks[g], totals[s])
         add_to(counters, 1 + g, 1)
         ticket = add_to(counters, 0, 1)
     return NONE

@@ -43,14 +43,7 @@ def unpadded(flat: Array, width: int, dim: int) -> Array:
 
 
 def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> None:
-    """Multiply every row by a matrix.
-
-    Args:
-        rows: (n_rows * width,), flat.
-        width: Numbers of a padded row.
-        matrix: (width * width,), flat, of the same type.
-        products: As `rows`, out.
-    """
+    """Multiply every row by a matrix, (width * width,); all arrays are flat and of one type."""
     parallel_for(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
 
 

@@ -15,7 +15,7 @@ from transcf.parallel import parallel_for
 
 from . import Array
 from .decorators import compiled, inlined
-from .rng import advance, below, below_low, mix, permutation, stream, upper_half
+from .rng import advance, below, below_low, mix, stream, upper_half
 
 DEALING, TRAINING = 1, 2
 
@@ -68,102 +68,100 @@ class Visit(NamedTuple):
     samples: int
 
 
-@compiled
 def deal_items(active: Array, seed: int, epoch: int) -> Array:
     """The active items (rows, int32) in this epoch's random order."""
-    return active[permutation(len(active), stream(seed, epoch, DEALING, 0))]
+    order = active.copy()
+    _shuffle(order, seed, epoch)
+    return order
 
 
 @compiled
-def locate(order: Array, starts: Array, block: Array, slot: Array) -> None:
-    """Find the block of every item and the item's place in it, both (n_items,), out."""
-    for b in range(len(starts) - 1):
-        for place in range(starts[b], starts[b + 1]):
-            block[order[place]] = b
-            slot[order[place]] = place - starts[b]
+def _shuffle(order: Array, seed: int, epoch: int) -> None:
+    """Put rows into a uniformly random order, in place."""
+    state = stream(seed, epoch, DEALING, 0)
+    for last in range(len(order) - 1, 0, -1):
+        state = advance(state)
+        other = below(mix(state), last + 1)
+        order[last], order[other] = order[other], order[last]
+
+
+def locate(order: Array, starts: Array, n_items: int) -> tuple[Array, Array]:
+    """Return the block of every item and the item's place in it, both (n_items,) int32."""
+    block, slot = np.zeros((2, n_items), np.int32)
+    sizes = np.diff(starts)
+    block[order] = np.repeat(np.arange(len(sizes)), sizes)
+    slot[order] = np.arange(len(order)) - np.repeat(starts[:-1], sizes)
+    return block, slot
 
 
 def count_strata(
-    indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array
-) -> None:
-    """Count the visits and the interactions of every stratum.
-
-    Both, (n_groups, n_blocks), are zero before.
-    """
-    work = partial(_count_groups, indptr, indices, groups, block, visits, entries)
+    indptr: Array, indices: Array, groups: Array, block: Array, n_blocks: int
+) -> tuple[Array, Array]:
+    """Count the visits and the interactions of every stratum, (n_groups, n_blocks) each."""
+    visits, entries, latest = np.zeros((3, len(groups) - 1, n_blocks), np.int64)
+    work = partial(_count_groups, indptr, indices, groups, block, latest, visits, entries)
     parallel_for(len(groups) - 1, work)
+    return visits, entries
 
 
 @compiled
 def _count_groups(
-    indptr: Array, indices: Array, groups: Array, block: Array, visits: Array, entries: Array,
-    first: int, end: int,
+    indptr: Array, indices: Array, groups: Array, block: Array, latest: Array, visits: Array,
+    entries: Array, first: int, end: int,
 ) -> None:  # fmt: skip
-    """The groups first..end-1 of `count_strata`."""
+    """The groups first..end-1 of `count_strata`; `latest` holds users + 1, so that none is 0."""
     for g in range(first, end):
-        latest = np.zeros(visits.shape[1], np.int64)  # one more than the user, so none is 0
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 b = block[indices[position]]
                 entries[g, b] += 1
-                if latest[b] != user + 1:
-                    latest[b] = user + 1
+                if latest[g, b] != user + 1:
+                    latest[g, b] = user + 1
                     visits[g, b] += 1
 
 
 def fill_strata(
-    indptr: Array,
-    indices: Array,
-    weights: Array,
-    block: Array,
-    slot: Array,
-    entries: Array,
+    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, entries: Array,
     strata: Strata,
-) -> None:
-    """Sort the interactions into strata.
+) -> None:  # fmt: skip
+    """Sort the interactions into strata, of which all but `groups`, `starts` and `visits` is set.
 
-    Args:
-        indptr: items by user, CSR, (n_users + 1,) int64.
-        indices: items by user, CSR, (nnz,) int32.
-        weights: weight of every interaction, (nnz,), or empty where all weigh the same.
-        block: block of every item, (n_items,) int32.
-        slot: place of every item in its block, (n_items,) int32.
-        entries: where each stratum's interactions begin, (n_groups * n_blocks,) int64.
-        strata: `groups`, `starts` and `visits` are read, the rest is written.
+    `weights` of interactions are (nnz,), or empty where all weigh the same; `block`, `slot` and
+    `entries` are those of `locate` and `count_strata`.
     """
-    work = partial(_fill_groups, indptr, indices, weights, block, slot, entries, strata)
+    next_visit = strata.visits[:-1].reshape(entries.shape).copy()
+    next_entry = (np.cumsum(entries) - entries.ravel()).reshape(entries.shape)
+    latest = np.zeros_like(entries)
+    work = partial(
+        _fill_groups, indptr, indices, weights, block, slot, latest, next_visit, next_entry, strata
+    )
     parallel_for(len(strata.groups) - 1, work)
 
 
 @compiled
 def _fill_groups(
-    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, entries: Array,
-    strata: Strata, first_group: int, end_group: int,
+    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, latest: Array,
+    next_visit: Array, next_entry: Array, strata: Strata, first_group: int, end_group: int,
 ) -> None:  # fmt: skip
     """The groups first_group..end_group-1 of `fill_strata`."""
-    groups, _, visits, visitor, first, slots, shares = strata
-    n_blocks = len(strata.starts) - 1
+    groups, _, _, visitor, first, slots, shares = strata
     for g in range(first_group, end_group):
-        next_visit, next_entry = np.zeros(n_blocks, np.int64), np.zeros(n_blocks, np.int64)
-        latest = np.zeros(n_blocks, np.int64)  # one more than the user, so none is 0
-        for b in range(n_blocks):
-            next_visit[b], next_entry[b] = visits[g * n_blocks + b], entries[g * n_blocks + b]
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
                 item = indices[position]
                 b = block[item]
-                entry = next_entry[b]
+                entry = next_entry[g, b]
                 if len(weights) > 0:
-                    is_next = latest[b] == user + 1
+                    is_next = latest[g, b] == user + 1
                     before = shares[entry - 1] if is_next else weights.dtype.type(0)
                     shares[entry] = before + weights[position]
-                if latest[b] != user + 1:
-                    latest[b] = user + 1
-                    visitor[next_visit[b]] = user
-                    first[next_visit[b]] = entry
-                    next_visit[b] += 1
+                if latest[g, b] != user + 1:
+                    latest[g, b] = user + 1
+                    visitor[next_visit[g, b]] = user
+                    first[next_visit[g, b]] = entry
+                    next_visit[g, b] += 1
                 slots[entry] = slot[item]
-                next_entry[b] = entry + 1
+                next_entry[g, b] = entry + 1
 
 
 @inlined
@@ -174,7 +172,7 @@ def draw_own(word: np.uint64, draws: Draws, visit: Visit) -> int:
         return draws.slots[begin + below(word, count)]
     wanted = upper_half(word) * shares[begin + count - 1]
     place: Any = begin
-    # All of them, for where to stop cannot be foretold: a wrong guess costs more than some sums.
+    # All of them: a mispredicted branch costs more than some sums.
     for entry in range(begin, begin + count - 1):
         place += np.int64(shares[entry] <= wanted)
     return draws.slots[place]

@@ -87,15 +87,8 @@ def place_by_item(
     """First pass of a radix sort: put a range of events in the order of their items.
 
     Each pass reads in sequence and carries what the next one needs, so that only its writes are
-    scattered.
-
-    Args:
-        users: (n,) user of each event.
-        items: (n,) item of each event.
-        first_event: Start of the range.
-        end_event: End of the range.
-        places: (n_items,) where the events of each item go; used up.
-        packed: (n,) to be filled with the user in the upper, the event in the lower half.
+    scattered. `places`, (n_items,), say where the events of each item go, and are used up;
+    `packed`, (n,), gets the user in the upper, the event in the lower half.
     """
     for event in range(first_event, end_event):
         item = items[event]
@@ -114,13 +107,9 @@ def place_by_user(
 ) -> None:
     """Second pass: put the events of a range of items in the order of their users.
 
-    Args:
-        by_item: (n,) what `place_by_item` wrote.
-        starts: (n_items + 1,) where each item starts in it.
-        first_item: Start of the range.
-        end_item: End of the range.
-        places: (n_users,) where the events of each user go; used up.
-        packed: (n,) to be filled with the item in the upper, the event in the lower half.
+    `by_item` is what `place_by_item` wrote, in which items begin at `starts`, (n_items + 1,);
+    `places`, (n_users,), are used up; `packed` gets the item in the upper, the event in the lower
+    half.
     """
     for item in range(first_item, end_item):
         upper = np.uint64(item) << _HALF

@@ -1,4 +1,4 @@
-"""Filters and splits of logs: counts of entries, held-out events, and candidates for ranking."""
+"""Splits of logs: held-out events, and candidates for ranking."""
 
 from __future__ import annotations
 
@@ -6,60 +6,50 @@ import numpy as np
 import numpy.typing as npt
 
 from .decorators import compiled
-from .rng import advance, below, mix, stream
+from .rng import advance, below, mix, mix_words, stream, streams
+
+Counts = npt.NDArray[np.int64]
 
 #: Names of the random streams, so that a split and its candidates never share draws.
 HELD_OUT, CANDIDATES = 101, 102
 
 
-@compiled
-def last_two(
-    indptr: npt.NDArray[np.int64], keys: npt.NDArray[np.int64], minimum: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def last_two(indptr: Counts, keys: Counts, minimum: int) -> tuple[Counts, Counts]:
     """Find the events with the largest and second largest key of each user.
 
-    Of equal keys the later event counts as larger. Users with fewer than `minimum` events are
-    left out.
+    Of equal keys the later event counts as larger. Users with fewer than `minimum` (2 or more)
+    events are left out.
 
     Returns:
         last, second: events, ascending, one for each user taken.
     """
-    n_users = len(indptr) - 1
-    last = np.empty(n_users, dtype=np.int64)
-    second = np.empty(n_users, dtype=np.int64)
-    n_taken = 0
-    for user in range(n_users):
-        start, stop = indptr[user], indptr[user + 1]
-        if stop - start < minimum:
-            continue
-        first, other = start + 1, start
-        if keys[start] > keys[start + 1]:
-            first, other = start, start + 1
-        for event in range(start + 2, stop):
-            if keys[event] >= keys[first]:
-                first, other = event, first
-            elif keys[event] >= keys[other]:
-                other = event
-        last[n_taken], second[n_taken] = first, other
-        n_taken += 1
-    return last[:n_taken], second[:n_taken]
+    lengths = np.diff(indptr)
+    starts, lengths = indptr[:-1][lengths > 0], lengths[lengths > 0]
+    last = _largest(keys, starts, lengths, np.ones(len(keys), dtype=np.bool_))
+    left = np.ones(len(keys), dtype=np.bool_)
+    left[last] = False
+    second = _largest(keys, starts, lengths, left)
+    return last[lengths >= minimum], second[lengths >= minimum]
 
 
-@compiled
-def event_keys(
-    indptr: npt.NDArray[np.int64], items: npt.NDArray[np.int32], seed: int, first_user: int
-) -> npt.NDArray[np.int64]:
+def _largest(keys: Counts, starts: Counts, lengths: Counts, left: npt.NDArray[np.bool_]) -> Counts:
+    """The last of the events with the largest key of each user, among those that are left."""
+    lowest = np.where(left, keys, np.iinfo(np.int64).min)
+    top = np.maximum.reduceat(lowest, starts) if len(starts) else starts
+    is_top = (keys == np.repeat(top, lengths)) & left
+    places = np.where(is_top, np.arange(len(keys)), -1)
+    return np.maximum.reduceat(places, starts) if len(starts) else starts
+
+
+def event_keys(indptr: Counts, items: npt.NDArray[np.int32], seed: int, first_user: int) -> Counts:
     """One random key of 63 bits for each (user, item), whatever else is in the log.
 
     Users are counted from `first_user` on.
     """
-    keys = np.empty(len(items), dtype=np.int64)
-    for user in range(len(indptr) - 1):
-        state = stream(seed, 0, HELD_OUT, first_user + user)
-        for event in range(indptr[user], indptr[user + 1]):
-            word = mix(state ^ mix(np.uint64(items[event]) + np.uint64(1)))
-            keys[event] = np.int64(word >> np.uint64(1))
-    return keys
+    users = np.arange(first_user, first_user + len(indptr) - 1, dtype=np.uint64)
+    states = np.repeat(streams(seed, 0, HELD_OUT, users), np.diff(indptr))
+    words = mix_words(states ^ mix_words(items.astype(np.uint64) + np.uint64(1)))
+    return (words >> np.uint64(1)).astype(np.int64)
 
 
 @compiled
@@ -110,49 +100,3 @@ def draw_unseen(
                 n_drawn += 1
                 wanted -= 1
     return lengths, drawn[:n_drawn]
-
-
-@compiled
-def count_by_row(
-    indptr: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int32],
-    kept_columns: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.int64]:
-    """(n_rows,) entries of each row in kept columns."""
-    counts = np.zeros(len(indptr) - 1, dtype=np.int64)
-    for row in range(len(counts)):
-        for place in range(indptr[row], indptr[row + 1]):
-            counts[row] += kept_columns[columns[place]]
-    return counts
-
-
-@compiled
-def count_by_column(
-    indptr: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int32],
-    kept_rows: npt.NDArray[np.bool_],
-    n_columns: int,
-) -> npt.NDArray[np.int64]:
-    """(n_columns,) entries of each column in kept rows."""
-    counts = np.zeros(n_columns, dtype=np.int64)
-    for row in range(len(indptr) - 1):
-        if kept_rows[row]:
-            for place in range(indptr[row], indptr[row + 1]):
-                counts[columns[place]] += 1
-    return counts
-
-
-@compiled
-def entry_mask(
-    indptr: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int32],
-    kept_rows: npt.NDArray[np.bool_],
-    kept_columns: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """(n_entries,) which entries lie in kept rows and kept columns."""
-    mask = np.zeros(len(columns), dtype=np.bool_)
-    for row in range(len(indptr) - 1):
-        if kept_rows[row]:
-            for place in range(indptr[row], indptr[row + 1]):
-                mask[place] = kept_columns[columns[place]]
-    return mask

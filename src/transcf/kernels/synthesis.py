@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .decorators import compiled, inner
-from .rng import advance, below, mix, stream, uniform
+from .rng import STEP, Words, advance, below, mix, mix_words, streams, uniform
 
 #: Purpose of the random streams, different from those of splits and training.
 _EVENTS = 111
@@ -65,7 +65,6 @@ class Dynamics(NamedTuple):
     arrivals: npt.NDArray[np.float64]
 
 
-@compiled
 def draw_events(
     degrees: npt.NDArray[np.int64],
     users: UserTastes,
@@ -88,23 +87,49 @@ def draw_events(
         items, strengths, moments: (n,) user after user; the strength of the taste, in [0, 1], and
         the time since the arrival of the user, in [0, 1], ascending if there are changes over time.
     """
-    total = 0
-    for degree in degrees:
-        total += degree
-    n_items = len(table.styles)
-    items = np.empty(total, dtype=np.int32)
-    strengths = np.empty(total, dtype=np.float32)
-    moments = np.empty(total, dtype=np.float32)
-    taken = np.full(n_items, -1, dtype=np.int32)
-    guide = _guide(table.popularity)
-    in_order = dynamics.sequences > 0 or dynamics.drift > 0
-    event = 0
+    total, in_order = int(degrees.sum()), dynamics.sequences > 0 or dynamics.drift > 0
+    states = streams(seed, 0, _EVENTS, np.arange(len(degrees), dtype=np.uint64))
+    items, strengths = np.empty(total, np.int32), np.empty(total, np.float32)
+    moments = np.empty(total, np.float32)
+    if in_order:
+        _draw_moments(degrees, states, moments)
+    # The first item in each of equal pieces of the cumulative popularity.
+    n_pieces = 2 * len(table.styles)
+    shares = np.arange(n_pieces) * table.popularity[-1] / n_pieces
+    guide = np.searchsorted(table.popularity[1:], shares, side="right").astype(np.int32)
+    taken = np.full(len(table.styles), -1, np.int32)
+    _draw_items(
+        degrees, states, users, table, guide, curiosity, dynamics, in_order, taken,
+        items, strengths, moments,
+    )  # fmt: skip
+    return items, strengths, moments
+
+
+def _draw_moments(
+    degrees: npt.NDArray[np.int64], states: Words, moments: npt.NDArray[np.float32]
+) -> None:
+    """Draw the times of each user's events, ascending; advances the streams."""
+    owners = np.repeat(np.arange(len(degrees)), degrees)
+    place = np.arange(len(owners)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    words = mix_words(states[owners] + (place.astype(np.uint64) + np.uint64(1)) * STEP)
+    moments[:] = (words >> np.uint64(11)) * 2.0**-53
+    moments[:] = moments[np.lexsort((moments, owners))]
+    states += degrees.astype(np.uint64) * STEP
+
+
+@compiled
+def _draw_items(
+    degrees: npt.NDArray[np.int64], states: Words, users: UserTastes, table: ItemTable,
+    guide: npt.NDArray[np.int32], curiosity: float, dynamics: Dynamics, in_order: bool,
+    taken: npt.NDArray[np.int32], items: npt.NDArray[np.int32],
+    strengths: npt.NDArray[np.float32], moments: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    """Draw items and strengths, and moments unless they are in order."""
+    n_items, event = len(taken), 0
     for user in range(len(degrees)):
-        state = stream(seed, 0, _EVENTS, user)
+        state = states[user]
         refused, last, last_taste = 0, -1, 0
         stop = event + degrees[user]
-        if in_order:
-            state = _draw_moments(moments[event:stop], state)
         while event < stop:
             state = advance(state)
             choice = uniform(mix(state))
@@ -112,7 +137,9 @@ def draw_events(
             place = uniform(mix(state))
             strength, taste, is_tired = _CURIOUS, 0, refused > _MOST_REFUSED
             if is_tired:
-                item = _next_free(below(mix(state), n_items), taken, user)
+                item = below(mix(state), n_items)
+                while taken[item] == user:
+                    item = (item + 1) % n_items
             elif choice < curiosity:
                 item = _pick(table.popularity, guide, 0, n_items, place)
             else:
@@ -122,7 +149,12 @@ def draw_events(
                     state,
                 )  # fmt: skip
             if item >= 0 and not is_tired and dynamics.drift > 0:
-                state, item = _if_fresh(dynamics, item, user, moments[event], state)
+                # Whether an item is still in demand: not before its release, then less and less.
+                arrival = dynamics.arrivals[user]
+                age = arrival + moments[event] * (1 - arrival) - dynamics.releases[item]
+                state = advance(state)
+                if age < 0 or uniform(mix(state)) > np.exp(-dynamics.drift * age):
+                    item = -1
             if item < 0 or taken[item] == user:
                 refused += 1
                 continue
@@ -136,17 +168,6 @@ def draw_events(
                 state = advance(state)
                 moments[event] = uniform(mix(state))
             event += 1
-    return items, strengths, moments
-
-
-@inner
-def _draw_moments(moments: npt.NDArray[np.float32], state: np.uint64) -> np.uint64:
-    """Draw the times of a user's events, in order; returns the state of the stream."""
-    for place in range(len(moments)):
-        state = advance(state)
-        moments[place] = uniform(mix(state))
-    moments.sort()
-    return state
 
 
 @inner
@@ -182,39 +203,6 @@ def _by_taste(
 
 
 @inner
-def _if_fresh(
-    dynamics: Dynamics, item: int, user: int, moment: float, state: np.uint64
-) -> tuple[np.uint64, int]:
-    """Draw whether an item is still in demand; returns the stream's state and the item or -1."""
-    now = dynamics.arrivals[user] + moment * (1 - dynamics.arrivals[user])
-    state = advance(state)
-    if uniform(mix(state)) > _freshness(dynamics, item, now):
-        item = -1
-    return state, item
-
-
-@inner
-def _freshness(dynamics: Dynamics, item: int, now: float) -> float:
-    """Return the demand for an item: zero before its release, then decreasing."""
-    age = now - dynamics.releases[item]
-    return np.exp(-dynamics.drift * age) if age >= 0 else 0.0
-
-
-@inner
-def _guide(cumulated: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """Return the first item in each of equal pieces of the cumulative popularity."""
-    n_items = len(cumulated) - 1
-    n_pieces = 2 * n_items
-    guide = np.empty(n_pieces, dtype=np.int32)
-    item = 0
-    for piece in range(n_pieces):
-        while cumulated[item + 1] <= piece * cumulated[n_items] / n_pieces:
-            item += 1
-        guide[piece] = item
-    return guide
-
-
-@inner
 def _pick(
     cumulated: npt.NDArray[np.float64],
     guide: npt.NDArray[np.int32],
@@ -228,11 +216,4 @@ def _pick(
     item = max(start, int(guide[min(piece, len(guide) - 1)]))
     while item < stop - 1 and cumulated[item + 1] <= wanted:
         item += 1
-    return item
-
-
-@inner
-def _next_free(item: int, taken: npt.NDArray[np.int32], user: int) -> int:
-    while taken[item] == user:
-        item = (item + 1) % len(taken)
     return item

@@ -23,14 +23,23 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from transcf.kernels.decorators import compiled, inlined, inner
-from transcf.kernels.kth import TOGETHER, kth_largest, larger
-from transcf.kernels.lanes import LANES, element_address, fill, load, store
+from transcf.kernels.lanes import (
+    LANES,
+    element_address,
+    fill,
+    largest_lane,
+    load,
+    max_lanes,
+    store,
+)
 from transcf.kernels.products import pair_score, prefetch
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int64]
 
+#: Numbers whose ranks are counted at the same time; arrays have room for a multiple of it.
+TOGETHER = 2 * LANES
 #: Scores that are tested at once: one bit each of a machine word.
 CHUNK = 64
 #: Groups whose maxima give a first threshold; it takes k groups out of them.
@@ -44,7 +53,9 @@ LOWEST = np.float32(np.finfo(np.float32).min)
 
 _HIDDEN = np.float32(-np.inf)
 _TOP = np.float32(np.inf)
-_ZERO = np.float32(0)
+_ZERO, _ONE = np.float32(0), np.float32(1)
+#: Above so many numbers, comparing all with all takes longer than dividing them.
+_COUNTED = 256
 _LAST_BIT = np.uint64(1)
 #: Room that pruning has to free; with less a row is crowded.
 _SPARE = 16
@@ -54,27 +65,6 @@ def capacity_for(k: int) -> int:
     """Candidates to make room for when the best k are wanted: as `kth_largest` wants it."""
     wanted = 2 * k + 4 * _SPARE
     return wanted + -wanted % TOGETHER
-
-
-@compiled
-def gather(block: Floats, columns: Rows, out: Floats) -> None:
-    """Copy some columns of a block."""
-    for row in range(len(block)):
-        line, copy = block[row], out[row]
-        for n in range(len(columns)):
-            copy[n] = line[columns[n]]
-
-
-@compiled
-def all_finite(tile: Floats) -> bool:
-    """Whether no score of a tile is NaN or infinite."""
-    sound = True
-    for row in range(len(tile)):
-        line, waste = tile[row], _ZERO
-        for n in range(len(line)):
-            waste += line[n] * _ZERO  # NaN as soon as one score is NaN or infinite
-        sound = sound and waste == _ZERO
-    return sound
 
 
 @inner
@@ -116,14 +106,76 @@ def hide(
 
 
 @inlined
+def _find(values: Floats, count: int, place: int) -> Any:
+    """The value at a place in sorted order, by Hoare's FIND; reorders the values.
+
+    NumPy's partition is the same, but takes ten seconds to compile before a first recommendation.
+    """
+    low, high = 0, count - 1
+    while low < high:
+        left, right, pivot = low, high, values[(low + high) // 2]
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if right < place < left:
+            break
+        low, high = (low, right) if place <= right else (left, high)
+    return values[place]
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _where_at_least(typing: Any, left: Any, right: Any, then: Any, otherwise: Any) -> Any:
+    """Lanes of `then` where `left >= right`, of `otherwise` elsewhere."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">=", *args[:2]), *args[2:])
+
+    return then(left, right, then, otherwise), generate
+
+
+@inlined
+def kth_largest(values: Floats, count: int, k: int, scratch: Floats) -> Any:
+    """The k-th largest of the first `count` values; what is behind them may be overwritten.
+
+    It is the largest value that at least k values reach. Counting that for 32 values at a time
+    takes no branch that could be guessed wrong, which halves the time that an insertion into
+    the k largest so far takes for the usual short lists.
+    """
+    if count > _COUNTED:
+        for n in range(count):
+            scratch[n] = values[n]
+        return _find(scratch, count, count - k)
+    for n in range(count, count + -count % TOGETHER):
+        values[n] = _HIDDEN
+    none, one, wanted = fill(_ZERO), fill(_ONE), fill(np.float32(k))
+    lowest = fill(_HIDDEN)
+    best = lowest
+    for start in range(0, count, TOGETHER):
+        a, b = load(values, start), load(values, start + LANES)
+        reached_a, reached_b = none, none
+        for n in range(count):
+            value = fill(values[n])
+            reached_a = reached_a + _where_at_least(value, a, one, none)
+            reached_b = reached_b + _where_at_least(value, b, one, none)
+        best = max_lanes(_where_at_least(reached_a, wanted, a, lowest), best)
+        best = max_lanes(_where_at_least(reached_b, wanted, b, lowest), best)
+    return largest_lane(best)
+
+
+@inlined
 def _group_threshold(line: Floats, k: int, best: Floats) -> Any:
     """A score that at least k entries reach: the k-th largest of the maxima of GROUPS groups."""
     a = b = c = d = fill(_HIDDEN)
     for n in range(0, min(SAMPLE, len(line) - len(line) % GROUPS), GROUPS):
-        a = larger(load(line, n), a)
-        b = larger(load(line, n + LANES), b)
-        c = larger(load(line, n + 2 * LANES), c)
-        d = larger(load(line, n + 3 * LANES), d)
+        a = max_lanes(load(line, n), a)
+        b = max_lanes(load(line, n + LANES), b)
+        c = max_lanes(load(line, n + 2 * LANES), c)
+        d = max_lanes(load(line, n + 3 * LANES), d)
     store(best, 0, a)
     store(best, LANES, b)
     store(best, 2 * LANES, c)

@@ -1,4 +1,4 @@
-"""TransCF's steps, sixteen numbers at a time, whatever the formula of the score is, and visits.
+"""TransCF's steps, sixteen numbers at a time, for any formula of the score.
 
 Vectors live in flat arrays of packed rows: a user's row is [a | q] (own vector, mean of the user's
 items), an item's row is [b | n | m] (own vector, mean of the item's users, steps collected for
@@ -258,7 +258,7 @@ def _visit(
         state, j, far, violations = hardest(
             rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
         )
-        # A cost that no vectors within the leash can have: they come back instead of moving on.
+        # A cost that no vectors within `MAX_NORM` can have: they are projected instead of updated.
         if max(abs(near), abs(far + bias[j])) > _TOO_FAR and rates.bound > 0:
             bring_into_ball(users, u, dim, rates.bound)
             bring_into_ball(items, width * i, dim, rates.bound)

@@ -19,12 +19,16 @@ from transcf.errors import ParameterError
 
 #: Registry names.
 NAMES = {"transcf-translation": "transcf", "transcf-still": "transcf-none"}
+#: Registry names of models that were removed, and why.
+GONE = {
+    f"transcf-{name}": "The extensions of TransCF were removed: none was better by the same solver"
+    for name in ("attention", "map", "friends", "categories", "swapped")
+}
 #: Values of the parameter `form` of TransCF, as values of `variant`.
 VARIANTS = {"still": "none"}
 #: Parameters, by class.
 PARAMETERS = {
     "TransCF": {"refresh": "neighborhood_updates", "bound": "norm_constraint"},
-    "TransCFExtended": {"neighbors_at_most": "max_neighbors"},
     "TransCFMixture": {
         "rho": "history_decay",
         "future": "future_weight",
@@ -36,16 +40,33 @@ PARAMETERS = {
 #: Removed parameters, by class, with the value that all models have now.
 REMOVED: dict[str, dict[str, Any]] = {
     "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2},
-    "TransCFMixture": {"decay": "linear", "bound": "norm", "norm_constraint": "norm"},
+    "TransCFMixture": {
+        "decay": "linear",
+        "bound": "norm",
+        "norm_constraint": "norm",
+        "item_bias": True,
+    },
     "Blend": {"beneath": 0.0},
 }
 
 _MIXTURE = "TransCFMixture"
+#: Parameters of the one class of version 0.1 that only the mixture used.
+_ONLY_MIXTURE_HAS = {
+    *("tau", "beta", "rho", "future", "tied", "shared_negatives", "negative_power"),
+    *("debias", "user_rate", "batch_events"),
+}
 
 
 def current_name(name: str) -> str:
-    """Return the registry name that replaces an old one, or the name itself."""
-    found = NAMES.get(re.sub("[_ ]", "-", name.lower()))
+    """Return the registry name that replaces an old one, or the name itself.
+
+    Raises:
+        ParameterError: The model was removed.
+    """
+    plain = re.sub("[_ ]", "-", name.lower())
+    if plain in GONE:
+        raise ParameterError(f"There is no model {name!r} any more. {GONE[plain]}.")
+    found = NAMES.get(plain)
     if found is None:
         return name
     _warn(f"The model {name!r} is called {found!r} now")
@@ -53,11 +74,7 @@ def current_name(name: str) -> str:
 
 
 def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Replace old names of parameters.
-
-    Args:
-        class_name: Name of the model's class.
-        params: Parameters as given.
+    """Replace old names of parameters of a class.
 
     Returns:
         The class, which is `TransCFMixture` for a `TransCF` with `form="mixture"`, and its
@@ -96,6 +113,21 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
     return class_name, found
 
 
+def without_removed(class_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave removed parameters of a saved model out if they have the value of all models now.
+
+    Example:
+        >>> without_removed("TransCFMixture", {"tau": 4.0, "item_bias": True})
+        {'tau': 4.0}
+    """
+    removed = REMOVED.get(class_name, {})
+    return {
+        name: value
+        for name, value in params.items()
+        if name not in removed or value != removed[name]
+    }
+
+
 def warn_of_group(class_name: str, group: str, names: Collection[str]) -> None:
     """Warn of parameters that are fields of one object now."""
     for name in sorted(names):
@@ -108,52 +140,33 @@ def warn_of_group(class_name: str, group: str, names: Collection[str]) -> None:
 def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return class and parameters of a model that version 0.1 saved.
 
-    Parameters that the model did not use are left out. So are removed parameters of training, with
-    a warning where they were set, for they do not change what a fitted model answers.
+    Parameters that the class does not have are left out, with a warning where removed ones were
+    set: they do not change what a fitted model answers.
     """
-    if class_name not in ("TransCF", "Blend"):
-        return class_name, dict(params)
     found = dict(params)
     if class_name == "Blend":
         found["parts"] = _parts_of_format_2(str(found.get("parts", "ease + transcf")))
-    else:
+    elif class_name == "TransCF":
         class_name, found = _transcf_of_format_2(found)
         _warn(f"The folder of a TransCF is of version 0.1 and read as {class_name}: save it again")
+    else:
+        return class_name, found
     names = PARAMETERS.get(class_name, {})
     found = {names.get(name, name): value for name, value in found.items()}
     for name, value in REMOVED.get(class_name, {}).items():
         if found.pop(name, value) != value:
             _warn(f"{class_name} has no parameter {name!r} any more; the folder's is ignored")
-    return class_name, found
+    from transcf.models.registry import import_class
 
-
-#: Parameters of the one class of version 0.1 that only the mixture used.
-_ONLY_MIXTURE_HAS = {
-    *("tau", "beta", "rho", "future", "tied", "shared_negatives", "negative_power"),
-    *("debias", "user_rate", "batch_events"),
-}
-#: Those that only extensions used, and those that the mixture did not use.
-_ONLY_EXTENSIONS_HAVE = {
-    *("friends", "category", "neighbors", "mapping", "hidden", "neighbors_at_most", "device"),
-}
-_MIXTURE_HAS_NO = _ONLY_EXTENSIONS_HAVE | {
-    *("margin", "reg_distance", "reg_neighborhood", "tie_neighbors", "negatives"),
-    *("rank_weighting", "bias_decay", "bias_rate", "refresh", "samples_per_user"),
-}
-#: Those that extensions used in training and do not have any more.
-_EXTENSIONS_HAVE_NO = {
-    *("friends", "category", "neighbors", "mapping", "variant", "decay", "tie_neighbors"),
-    *("rank_weighting", "item_bias", "bias_decay", "bias_rate", "refresh", "bound", "solver"),
-    "samples_per_user",
-}
+    known = import_class(class_name)._rules()
+    return class_name, {name: value for name, value in found.items() if name in known}
 
 
 def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the class that a TransCF of version 0.1 belongs to now, and its parameters."""
     form = params.pop("form", "mixture")
     if form == "mixture":
-        return _MIXTURE, _without(params, _MIXTURE_HAS_NO)
-    params = {**_without(params, _ONLY_MIXTURE_HAS), "variant": _variant(form)}
+        return _MIXTURE, params
     asked = {
         "attention": params.get("neighbors") == "attention",
         "map": params.get("mapping") == "network",
@@ -162,25 +175,16 @@ def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "swapped": form == "swapped",
     }
     extensions = [name for name, is_used in asked.items() if is_used]
-    if not extensions:
-        return "TransCF", _without(params, _ONLY_EXTENSIONS_HAVE)
-    if len(extensions) > 1 or form not in ("translation", "swapped"):
+    if extensions:
         raise ParameterError(
-            f"TransCF with form={form!r} and {' and '.join(extensions)} does not exist any more."
+            f"TransCF with {' and '.join(extensions)} does not exist any more. "
+            f"{GONE[f'transcf-{extensions[0]}']}."
         )
-    share = {"friends": params.get("friends"), "categories": params.get("category")}
-    own: dict[str, Any] = {"extension": extensions[0]}
-    if extensions[0] in share:
-        own["share"] = share[extensions[0]]
-    return "TransCFExtended", _without(params, _EXTENSIONS_HAVE_NO) | own
+    return "TransCF", {**params, "variant": _variant(form)}
 
 
 def _variant(form: Any) -> Any:
     return VARIANTS.get(form, form) if isinstance(form, str) else form
-
-
-def _without(params: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if name not in names}
 
 
 def _parts_of_format_2(text: str) -> str:

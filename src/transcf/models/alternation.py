@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Self, TypeAlias
 
@@ -23,16 +23,15 @@ from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.als import Side, add_grams, conjugate_gradient
+from transcf.kernels.als import Side, add_grams, conjugate_gradient, solve_rows
 from transcf.kernels.als_elements import descend_rows
-from transcf.kernels.als_exact import solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import EVEN, weights_in_order
 from transcf.models.training import EpochStats
 
-#: Improves the rows of one side, in place: (side, others, width, gram, vectors, losses).
-RowSolver: TypeAlias = Callable[[Side, Array, int, Array, Array, Array], None]
+#: Improves the rows of one side in place, given side, others, width, gram, vectors and losses.
+RowSolver: TypeAlias = Callable[..., None]
 
 #: Blocks of rows that threads share; each has about the same work.
 _BLOCKS = 64
@@ -73,12 +72,7 @@ class ALSObjective:
         return _side(by_user, width, dtype, constants)
 
     def item_side(
-        self,
-        by_item: Csr,
-        width: int,
-        dtype: npt.DTypeLike,
-        weights: Array = EVEN,
-        items: slice = slice(None),
+        self, by_item: Csr, width: int, dtype: npt.DTypeLike, weights: Array, items: slice
     ) -> Side:
         """Return the quadratics of some items; in the Gram matrix all users have weight 1."""
         ones = np.ones(by_item.n_columns)
@@ -103,20 +97,12 @@ def cholesky() -> RowSolver:
 
 def conjugate(steps: int) -> RowSolver:
     """Take some steps of conjugate gradient in every row."""
-
-    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
-        conjugate_gradient(side, others, width, gram, steps, x, losses)
-
-    return solve
+    return partial(conjugate_gradient, steps=steps)
 
 
 def elementwise(dim: int) -> RowSolver:
     """Minimise every row by one number after the other, once through."""
-
-    def solve(side: Side, others: Array, width: int, gram: Array, x: Array, losses: Array) -> None:
-        descend_rows(side, others, width, dim, gram, x, losses)
-
-    return solve
+    return partial(descend_rows, dim=dim)
 
 
 @dataclass(frozen=True)
@@ -207,15 +193,9 @@ class Alternation:
     """
 
     def __init__(
-        self,
-        pairs: ALSProblem,
-        solver: RowSolver,
-        users: Array,
-        items: Array,
-        *,
-        layout: UserParts | None = None,
-        comm: Communicator | None = None,
-    ) -> None:
+        self, pairs: ALSProblem, solver: RowSolver, users: Array, items: Array, *,
+        layout: UserParts | None = None, comm: Communicator | None = None,
+    ) -> None:  # fmt: skip
         self._dim, dtype = users.shape[1], users.dtype
         self._width = padded_width(self._dim)
         self._solver, self._pairs, goal = solver, pairs, pairs.objective
@@ -254,7 +234,9 @@ class Alternation:
 
     def _solve(self, side: Side, others: Array, gram: Array, vectors: Array) -> Array:
         losses = np.zeros(len(side.ridges))
-        self._solver(side, others, self._width, gram, vectors, losses)
+        self._solver(
+            side=side, others=others, width=self._width, gram=gram, vectors=vectors, losses=losses
+        )
         return losses
 
     def _penalties(self, flat: Array, ridges: Array) -> Array:

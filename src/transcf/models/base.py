@@ -7,6 +7,7 @@ and files; `queries` answers questions about users and items by id.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -20,15 +21,16 @@ import polars as pl
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, ParameterError, UnsupportedError, did_you_mean
+from transcf.errors import DataError, ModelFileError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import IterationSettings, LogSizes, check_memory, divergence_hint_of
-from transcf.models.fitted import FittedScorer, TrainingData, warn_of_poor_fit
+from transcf.models.families import FactorSettings, IterationSettings, LogSizes, check_memory
+from transcf.models.fitted import FittedScorer, TrainingData, check_fit
 from transcf.models.params import (
     Rule,
     check,
+    check_names,
     fields_of,
     flat_params,
     follow_settings,
@@ -36,9 +38,10 @@ from transcf.models.params import (
     nested_params,
     params_of,
     rules_of,
+    values_of,
 )
 from transcf.models.queries import Answers
-from transcf.models.registry import preset
+from transcf.models.registry import HOMES, distributable, preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
@@ -56,6 +59,7 @@ __all__ = ["Recommender", "init_from_params"]
 
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
+    from transcf.io.model_dir import StoredModel
 
 S = TypeVar("S")
 
@@ -149,11 +153,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         return made
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the hyper-parameters by name, as they were given.
-
-        Args:
-            deep: For scikit-learn; models have no nested estimators.
-        """
+        """Return the hyper-parameters by name, as they were given; `deep` is for scikit-learn."""
         return params_of(self.settings)
 
     def set_params(self, **values: Any) -> Self:
@@ -172,8 +172,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             >>> model.settings_.dim, model.settings_.w_new
             (8, 2.0)
         """
-        values = self._current(values, self.settings)
-        self._check_names(values)
+        values = self._read_params(values, self.settings)
         changed = replace(self.settings, **values)  # type: ignore[type-var]
         check(type(self).__name__, changed, values)
         self.settings = changed
@@ -206,8 +205,13 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         return self._has_epochs() or (timed and is_automatic(self.settings))
 
     @classmethod
-    def _current(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
-        """Replace old names of parameters; `base` has the other values of a group."""
+    def _read_params(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
+        """Return parameters as settings take them: old names replaced, values in their groups.
+
+        Args:
+            params: As given.
+            base: Settings with the other values of a group; None takes the defaults.
+        """
         if not params.keys() <= cls._param_names():
             from transcf.models.aliases import current_params
 
@@ -219,18 +223,14 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             from transcf.models.aliases import warn_of_group
 
             warn_of_group(cls.__name__, "event_weights", alone)
+        cls._check_names(nested)
         return nested
 
     @classmethod
     def _check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first unknown hyper-parameter."""
-        known, allowed = cls._rules(), cls._param_names()
-        for name in names:
-            if name not in allowed:
-                raise ParameterError(
-                    f"{cls.__name__} has no parameter {name!r}; "
-                    f"it has: {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
-                )
+        allowed = cls._param_names()
+        check_names(cls.__name__, [name for name in names if name not in allowed], cls._rules())
 
     def _check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
@@ -310,16 +310,23 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         kept_trend: AutoTrend | None = None,
     ) -> Self:
         self._check_params()
-        self._check_log(train, options)
-        started, trend = clock(), None
+        if not len(train):
+            raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
+        if options.cluster is not None and not self._supports_distributed:
+            raise UnsupportedError(
+                f"{self.name} cannot be trained on a cluster with these settings: leave the "
+                f"cluster out, or take one of {', '.join(distributable())}."
+            )
+        started, trend, hint = clock(), None, self._divergence_hint
         if isinstance(train, Interactions):
-            known = TrainingData.of(train)
-            trend = Trend.of(train, self.settings)
+            known, trend = TrainingData.of(train), Trend.of(train, self.settings)
         else:
             from transcf.models.partitioned import check_weights, read_training_data
 
             check_weights(train, self.settings)
             known = read_training_data(train)
+        if isinstance(self.settings, FactorSettings):
+            hint = self.settings.divergence_hint(hint)
         run = TrainingRun(
             self.name,
             train,
@@ -330,7 +337,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             before=before,
             previous=None if before is None else self.settings_,
             trend=trend,
-            divergence_hint=divergence_hint_of(self.settings, self._divergence_hint),
+            divergence_hint=hint,
             resumable=self._resumable_params,
         )
         try:
@@ -349,19 +356,10 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             raise
         self._take_over(learned, run, started)
         if not self._is_floor:
-            warn_of_poor_fit(learned, run, stacklevel=3)
+            compared = check_fit(learned, run, stacklevel=3)
+            if compared is not None:
+                self.report_["held_out_metric"] = compared
         return self
-
-    def _check_log(self, train: Interactions | PartitionedLog, options: FitOptions) -> None:
-        if not len(train):
-            raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
-        if options.cluster is not None and not self._supports_distributed:
-            from transcf.models.registry import distributable
-
-            raise UnsupportedError(
-                f"{self.name} cannot be trained on a cluster with these settings: leave the "
-                f"cluster out, or take one of {', '.join(distributable())}."
-            )
 
     def _take_over(self, learned: FittedScorer, run: TrainingRun, started: float) -> None:
         """Set the fitted attributes; those of an earlier fit are removed."""
@@ -382,10 +380,8 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
     def _check_growing(self) -> None:
         """Raise an `UnsupportedError` where a trend was set by hand: additions do not renew it."""
         self._fitted()
-        if (
-            isinstance(self.settings_, WeightSettings)
-            and self.settings_.event_weights.trend_by_hand
-        ):
+        settings = self.settings_
+        if isinstance(settings, WeightSettings) and settings.event_weights.trend_by_hand:
             raise UnsupportedError(
                 f"{self.name} cannot renew its trend without training: fit again, or with "
                 'trend="auto".'
@@ -449,15 +445,6 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
     def _delegate(self) -> Scorer:
         return self._fitted()
 
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories, one for each user row.
-
-        Nothing is trained: the vectors of items stay as they are. Models that score a history
-        (EASE, ItemKNN, the mixture, ...) use these; models with a trained vector for each user
-        (BPR, CML, TransCF, ...) keep it.
-        """
-        return self._fitted().with_histories(histories)
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -498,20 +485,76 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             ModelFileError: Something is there that is not replaced.
             WriteError: The system refuses to write it, as on a full disk.
         """
-        from transcf.io.model_dir import write_model
-        from transcf.models.registry import to_state
+        from transcf.io.model_dir import StoredModel, write_model
 
-        self._fitted()
-        return write_model(to_state(self), folder, overwrite=overwrite)
+        learned, kind = self._fitted(), type(self)
+        known = learned.known
+        if kind.__name__ not in HOMES:
+            raise ParameterError(
+                f"There is no registered class {kind.__name__!r}: transcf.load could not read what "
+                "it saved."
+            )
+        stored = StoredModel(
+            kind=kind.__name__,
+            summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+            params=values_of(self.settings_),
+            report=self.report_,
+            best_epoch=self.best_epoch_,
+            additions=self.additions_,
+            users=known.users,
+            items=known.items,
+            seen=known.seen,
+            histories=known.histories,
+            timed=known.timed,
+            arrays=learned.stored_arrays(),
+        )
+        return write_model(stored, folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
         from transcf.io.model_dir import current_folder
-        from transcf.models.registry import from_state, read_stored
+        from transcf.models.registry import read_stored
 
         current = current_folder(folder)
-        return from_state(cls, read_stored(current, mapped=mapped), current)
+        return cls._from_stored(read_stored(current, mapped=mapped), current)
+
+    @classmethod
+    def _from_stored(cls, stored: StoredModel, folder: str | Path) -> Self:
+        """Return the model that was read from a folder.
+
+        Raises:
+            ParameterError: It is of another class.
+            ModelFileError: Its parameters or arrays are not those of its class.
+        """
+        if stored.kind != cls.__name__:
+            raise ParameterError(
+                f"{folder} holds a {stored.kind}, not a {cls.__name__}: use {stored.kind}.load or "
+                "transcf.load."
+            )
+        from transcf.models.aliases import without_removed
+
+        try:
+            params = without_removed(cls.__name__, stored.params)
+            cls._check_names(params)
+            model: Self = cls(**nested_params(cls._settings_class, params))
+            model._check_params()
+        except ParameterError as error:
+            raise ModelFileError(
+                f"{folder} holds a model that this version of transcf cannot make: {error}"
+            ) from error
+        known = TrainingData(
+            stored.users, stored.items, stored.seen, stored.histories, stored.timed
+        )
+        try:
+            model.learned_ = model._restore_with_offsets(stored.arrays, known)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"{folder} does not hold the arrays of a {cls.__name__}: {error}."
+            ) from error
+        model.report_, model.settings_ = stored.report, model._settings_for(known)
+        model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
+        return model
 
 
 def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:

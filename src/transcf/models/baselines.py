@@ -14,7 +14,7 @@ from transcf.io.tensors import Arrays, stored
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import UNITS, AgeUnit
 from transcf.models.explain import Contributions
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import FittedScorer, ItemScores, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.models.trend import recent_events
@@ -24,37 +24,6 @@ from transcf.retrieval.scorer import BlockView, Scorer, Scores
 @settings()
 class NoSettings:
     """No parameters."""
-
-
-class ItemScores(FittedScorer):
-    """A score for each item, the same for all users."""
-
-    def __init__(self, known: TrainingData, name: str, arrays: Arrays) -> None:
-        super().__init__(known, name)
-        self.item_scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
-
-    def arrays(self) -> Arrays:
-        """Return the scores."""
-        return {"item_scores": self.item_scores}
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return np.tile(self.item_scores, (len(users), 1))
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self.item_scores[items]
-
-    def fold_in(self, histories: Histories) -> Scorer:
-        """Return the same scores for all."""
-        return BlockView(self.name, self.rankable, self._score_block)
-
-    def contributions(self, history: Rows, item: int) -> Contributions:
-        """Refuse: scores do not depend on histories."""
-        raise UnsupportedError(
-            f"{self.name} cannot explain a score by a history: it is the same for all "
-            "users; use a model such as TransCF or EASE."
-        )
 
 
 class Popularity(Recommender[NoSettings]):

@@ -22,7 +22,7 @@ from transcf.errors import DataError, DivergenceError, ParameterError, shown
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
-from transcf.models.blended import Blended, Floats, best_weights
+from transcf.models.blended import Blended, best_weights
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
@@ -219,22 +219,30 @@ class Blend(Recommender[BlendSettings]):
         return blend
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        parts, epochs = self._parts(), self._chosen_epochs(run)
+        parts = self._parts()
+        before: Sequence[FittedScorer | None] = [None] * len(parts)
+        epochs = [0] * len(parts)  # validation data choose them
+        if isinstance(run.before, Blended):
+            if parts != read_parts(self.settings_.parts):
+                raise ParameterError(
+                    f"Blend: parts={shown(self.settings.parts)} are not those that weights were "
+                    "chosen for, so that refit has none: use fit."
+                )
+            before, epochs = run.before.parts, run.before.best_epochs.tolist()
         if run.validation is not None:  # shared by all parts, so that it is prepared once
             from transcf.evaluation.validation import as_validation
 
             run = replace(run, validation=as_validation(run.train, run.validation))
         models: list[Recommender[Any]] = []
-        before = run.before.parts if isinstance(run.before, Blended) else [None] * len(parts)
-        for number, (part, epoch, old) in enumerate(
-            zip(parts, epochs, before, strict=True), start=1
-        ):
+        for number, (part, epoch, old) in enumerate(zip(parts, epochs, before, strict=True), 1):
             options, model = run.options, part.make(self.settings.random_state)
             if options.checkpoint is not None:
                 folder = options.checkpoint / f"{number}-{part.name}"
                 options = replace(options, checkpoint=folder)
             try:
-                model._fit(run.train, run.validation, options, epoch, kept_trend=trend_of(old))
+                model._fit(
+                    run.train, run.validation, options, epoch or None, kept_trend=trend_of(old)
+                )
             except DivergedRunError as error:  # one part is not a blend
                 raise DivergenceError(f"Part {number} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":
@@ -245,47 +253,28 @@ class Blend(Recommender[BlendSettings]):
         }
         return self._join(models, run)
 
-    def _chosen_epochs(self, run: TrainingRun) -> list[int | None]:
-        """Return the last epoch of each part; None where validation data choose it."""
-        if run.before is None:
-            return [None for _ in self._parts()]
-        assert isinstance(run.before, Blended), "a blend learns nothing else"
-        if read_parts(self.settings.parts) != read_parts(self.settings_.parts):
-            raise ParameterError(
-                f"Blend: parts={shown(self.settings.parts)} are not those that weights were chosen "
-                "for, so that refit has none: use fit."
-            )
-        return [epoch or None for epoch in run.before.best_epochs.tolist()]
-
     def _join(self, models: Sequence[Recommender[Any]], run: TrainingRun) -> FittedScorer:
-        """Blend fitted models, and report weights and epochs."""
+        """Blend fitted models with the weights of the fit before, or chosen on validation data."""
         learned = [model.learned_ for model in models]
         spreads = np.array([typical_spread(part) for part in learned])
-        weights = self._weights(learned, spreads, run)
-        epochs = {
-            str(part): model.best_epoch_
-            for part, model in zip(self._parts(), models, strict=True)
-            if model.best_epoch_ is not None
-        }
-        named = zip(map(str, self._parts()), weights.tolist(), strict=True)
-        run.report["weights"] = {part: round(weight, 4) for part, weight in named}
-        run.report["best_epochs"] = epochs
-        kept = np.array([model.best_epoch_ or 0 for model in models], np.int64)
-        return Blended(run.known, self.name, learned, weights, spreads, kept)
-
-    def _weights(
-        self, learned: Sequence[FittedScorer], spreads: Floats, run: TrainingRun
-    ) -> Floats:
+        weights = np.full(len(learned), 1 / len(learned))
         if isinstance(run.before, Blended):
-            return run.before.weights
-        if run.validation is None:
-            return np.full(len(learned), 1 / len(learned))
-        from transcf.evaluation.validation import as_validation
+            weights = run.before.weights
+        elif run.validation is not None:
+            from transcf.evaluation.validation import as_validation
 
-        judge = as_validation(run.train, run.validation).sampled(_USERS)
-        weights, figure = best_weights(judge, self.name, learned, spreads)
-        run.report["validation"] = {judge.metric: figure}
-        return weights
+            judge = as_validation(run.train, run.validation).sampled(_USERS)
+            weights, figure = best_weights(judge, self.name, learned, spreads)
+            run.report["validation"] = {judge.metric: figure}
+        names, epochs = list(map(str, self._parts())), [model.best_epoch_ for model in models]
+        run.report["weights"] = {
+            name: round(weight, 4) for name, weight in zip(names, weights.tolist(), strict=True)
+        }
+        run.report["best_epochs"] = {
+            name: epoch for name, epoch in zip(names, epochs, strict=True) if epoch is not None
+        }
+        kept = np.array([epoch or 0 for epoch in epochs], np.int64)
+        return Blended(run.known, self.name, learned, weights, spreads, kept)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: BlendSettings
@@ -301,22 +290,16 @@ class Blend(Recommender[BlendSettings]):
 def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
     """Raise a `DataError` unless two models were fitted on the same interactions."""
     one, two = first.learned_.known, other.learned_.known
-    if one is two:
-        return
-    if one.users != two.users or one.items != two.items:
-        raise DataError(
-            f"{first.name} and {other.name} were fitted on different users or items and cannot be "
-            "blended: fit both on the same interactions."
-        )
-    same = one.timed == two.timed and all(
-        np.array_equal(mine, yours)
-        for mine, yours in (
-            (one.seen.indptr, two.seen.indptr),
-            (one.histories.items, two.histories.items),
-        )
+    same_ids = one is two or (one.users == two.users and one.items == two.items)
+    same = one is two or (
+        same_ids
+        and one.timed == two.timed
+        and np.array_equal(one.seen.indptr, two.seen.indptr)
+        and np.array_equal(one.histories.items, two.histories.items)
     )
     if not same:
+        what = "interactions" if same_ids else "users or items"
         raise DataError(
-            f"{first.name} and {other.name} were fitted on different interactions and cannot be "
-            "blended: fit both on the same ones, in the same order."
+            f"{first.name} and {other.name} were fitted on different {what} and cannot be blended: "
+            "fit both on the same interactions, in the same order."
         )

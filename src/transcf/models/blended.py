@@ -38,15 +38,8 @@ _CACHE_BYTES = 512 * 2**20
 class Blended(FittedScorer):
     """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
 
-    Parts of weight 0 are kept and not computed.
-
-    Args:
-        known: What the model keeps of its training data, the same for all parts.
-        name: What tables call the model.
-        parts: What the parts have learned.
-        weights: (n_parts,) float64, not negative, with a sum of 1.
-        spreads: (n_parts,) float64, how much scores of a part differ for a user.
-        best_epochs: (n_parts,) int64, the epoch that was kept of each part; 0 if it has none.
+    Weights are not negative and add up to 1; parts of weight 0 are kept and not computed. The
+    epoch of a part without epochs is 0. All three arrays are (n_parts,).
     """
 
     def __init__(
@@ -65,11 +58,7 @@ class Blended(FittedScorer):
         name: str,
         restore: Sequence[Callable[[Arrays, TrainingData], FittedScorer]],
     ) -> Blended:
-        """Restore a blend from the arrays of a file; `restore` has a function for each part.
-
-        Raises:
-            ValueError: An array is missing or invalid.
-        """
+        """Restore a blend from the arrays of a folder; `restore` has a function for each part."""
         n_parts = (len(restore),)
         weights = stored(arrays, "weights", np.float64, n_parts)
         spreads = stored(arrays, "spreads", np.float64, n_parts)
@@ -169,12 +158,7 @@ class Blended(FittedScorer):
 
 
 def weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list[tuple[P, float]]:
-    """Return the parts with a weight above 0, each with the factor of its scores.
-
-    Example:
-        >>> weighted_parts(["ease", "bpr"], np.array([1.0, 0.0]), np.array([0.5, 2.0]))
-        [('ease', 2.0)]
-    """
+    """Return the parts with a weight above 0, each with the factor of its scores."""
     factors = weights / np.where(spreads > _LEAST_SPREAD, spreads, 1.0)
     listed = zip(parts, weights.tolist(), factors.tolist(), strict=True)
     return [(part, factor) for part, weight, factor in listed if weight > 0]
@@ -214,14 +198,7 @@ class CachedScorer(Scorer):
 def best_weights(
     judge: Callable[[SumView], float], name: str, parts: Sequence[Scorer], spreads: Floats
 ) -> tuple[Floats, float]:
-    """Return the weights with the best metric, and the metric.
-
-    Args:
-        judge: Computes a metric; higher is better.
-        name: What errors call the blend.
-        parts: What is blended.
-        spreads: (n_parts,) divisors of the scores.
-    """
+    """Return the weights with the best metric of `judge`, and the metric."""
     cached = [CachedScorer(part, _CACHE_BYTES // len(parts)) for part in parts]
 
     def metric(weights: Floats) -> float:

@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.io.tensors import Arrays
-from transcf.kernels.pairwise import LogisticRates, NoExtra
-from transcf.kernels.ranked_draws import RankedRates, Rankings, rank_by_factors
+from transcf.kernels.pairwise import LogisticRates, RankedRates, Rankings, rank_by_factors
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.factors import Factors, HistoryMap, stored_bias, stored_factors
 from transcf.models.families import EpochRule, LogSizes, TripleSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
-from transcf.models.triples import PairwiseSolver, Problem
+from transcf.models.triples import PairwiseSolver
 
 #: The default of `bias_regularization` for items that are all equally popular.
 _BIAS_REGULARIZATION = 0.1
@@ -88,25 +86,20 @@ class BPR(Recommender[BPRSettings]):
 
     #: The learning rate decays, and defaults depend on the data.
     _revision: ClassVar[int] = 2
-
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = run.resolved(self.settings)
-        problem = run.problem(settings)
-        return run.run(run.solver(LogisticSolver, problem, settings), settings, self._restore)
+        solver = run.solver(self._solver(), run.problem(settings), settings)
+        return run.run(solver, settings, self._restore)
+
+    def _solver(self) -> type[LogisticSolver]:
+        return LogisticSolver
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
-        return logistic_factors(self.name, settings, arrays, known)
-
-
-def logistic_factors(
-    name: str, settings: BPRSettings, arrays: Arrays, known: TrainingData
-) -> Factors:
-    """Return the fitted scorer of BPR and AoBPR."""
-    vectors = stored_factors(arrays, known, settings.dim)
-    bias = stored_bias(arrays, known) if settings.item_bias else None
-    return Factors(known, name, *vectors, HistoryMap(known, *vectors), bias=bias)
+        vectors = stored_factors(arrays, known, settings.dim)
+        bias = stored_bias(arrays, known) if settings.item_bias else None
+        return Factors(known, self.name, *vectors, HistoryMap(known, *vectors), bias=bias)
 
 
 class LogisticSolver(PairwiseSolver[BPRSettings]):
@@ -123,9 +116,6 @@ class LogisticSolver(PairwiseSolver[BPRSettings]):
             bias_keep=number(1 - bias_rate * settings.bias_regularization),
         )
 
-    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | Rankings:
-        return NoExtra()
-
 
 @settings()
 class AoBPRSettings(BPRSettings):
@@ -139,16 +129,15 @@ class AoBPRSettings(BPRSettings):
     )
 
 
-class AoBPR(Recommender[AoBPRSettings]):
+class AoBPR(BPR):
     """BPR with negatives that the model ranks high.
 
     Most triples of BPR have no gradient. Score and loss are those of `BPR`; the item j of a triple
-    is drawn in three steps: a factor f
-    with probability ~ |x_uf| sd_f, sd_f being the standard deviation of y_if over the items; a
-    rank r with probability ~ exp(-r / (rank_share I)) among I items; and j is the r-th item by
-    y_jf, from the largest if x_uf is positive and from the smallest otherwise. Where the user
-    has that item, the next one in the ranking is taken. Rankings are kept for a while, and for
-    random parts of the items that fit the cache.
+    is drawn in three steps: a factor f with probability ~ |x_uf| sd_f, sd_f being the standard
+    deviation of y_if over the items; a rank r with probability ~ exp(-r / (rank_share I)) among I
+    items; and j is the r-th item by y_jf, from the largest if x_uf is positive and from the
+    smallest otherwise. Where the user has that item, the next one in the ranking is taken. Rankings
+    are kept for a while, and for random parts of the items that fit the cache.
 
     Attributes (after `fit`):
         user_vectors_: x, (n_users, dim) float32.
@@ -168,24 +157,10 @@ class AoBPR(Recommender[AoBPRSettings]):
     """
 
     name = "AoBPR"
-    # The decay of the learning rate depends on the number of epochs.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(AoBPRSettings)
 
-    #: The learning rate decays, and defaults depend on the data.
-    _revision: ClassVar[int] = 2
-
-    _supports_distributed: ClassVar[bool] = True
-
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = run.resolved(self.settings)
-        problem = run.problem(settings)
-        return run.run(run.solver(AdaptiveSolver, problem, settings), settings, self._restore)
-
-    def _restore(
-        self, arrays: Arrays, known: TrainingData, settings: AoBPRSettings
-    ) -> FittedScorer:
-        return logistic_factors(self.name, settings, arrays, known)
+    def _solver(self) -> type[LogisticSolver]:
+        return AdaptiveSolver
 
 
 class AdaptiveSolver(LogisticSolver):
@@ -196,25 +171,19 @@ class AdaptiveSolver(LogisticSolver):
     in the paper, but at least once per epoch and at most once per round.
     """
 
-    def __init__(self, problem: Problem, settings: AoBPRSettings, **layout: Any) -> None:
-        super().__init__(problem, settings, **layout)
-        self._rank_share = settings.rank_share
-        self._rankings = np.zeros((settings.dim, len(problem.active_items)), np.int32)
+    _settings: AoBPRSettings
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
-        share = self._rank_share
-        rates = super()._rates(number, rate)._asdict()
+        rates, share = super()._rates(number, rate)._asdict(), self._settings.rank_share
         return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
 
     def _cuts(self) -> list[int]:
-        n_blocks = len(self._builder.strata.starts) - 1
         n_active = len(self._problem.active_items)
-        renewals = max(1, int(self._layout.triples / (n_active * max(1.0, np.log2(n_active)))))
-        cuts: list[int] = np.unique(np.linspace(0, n_blocks, renewals + 1).astype(int)).tolist()
-        return cuts
+        per_update = n_active * max(1.0, np.log2(n_active))
+        return self._layout.cuts(max(1, int(self._layout.triples / per_update)))
 
-    def _prepare(self, dtype: npt.DTypeLike) -> Rankings:
-        items = self._rows.items
-        rank_by_factors(items, self._dim, self._builder.strata.starts, self._rankings)
-        vectors = items.reshape(-1, self._dim)[:, : self._settings.dim]
-        return Rankings(self._rankings, vectors.std(axis=0, dtype=np.float64).astype(dtype))
+    def _prepare(self) -> Rankings:
+        vectors = self._views()[1]
+        rankings = np.zeros(vectors.shape[::-1], np.int32)
+        rank_by_factors(self._rows.items, self._dim, self._builder.strata.starts, rankings)
+        return Rankings(rankings, vectors.std(axis=0, dtype=np.float64).astype(self._dtype))

@@ -1,8 +1,8 @@
-"""Checkpoints: one file, replaced atomically, from which training resumes with the same bits.
+"""States of a training run, and checkpoints from which it resumes with the same bits.
 
-Tensors of other processes (`RemoteState`) are written by these processes, in part files next to the
-checkpoint. The checkpoint is written last and names a complete set of parts; other parts are
-ignored.
+A checkpoint is one file, replaced atomically. Tensors of other processes (`RemoteState`) are
+written by these processes, in part files next to the checkpoint. The checkpoint is written last and
+names a complete set of parts; other parts are ignored.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
+from transcf.models.training import Trainable
 
 FILE_NAME = "checkpoint.safetensors"
 #: How the names of parts begin.
@@ -32,12 +33,7 @@ _CURRENT, _BEST = "current/", "best/"
 
 @dataclass(frozen=True)
 class PartFile:
-    """A file with some tensors, or with some rows of them.
-
-    Attributes:
-        name: In the folder of the checkpoint.
-        digest: SHA-256 of its content.
-    """
+    """A file with some tensors, or with some rows of them: its name and its SHA-256."""
 
     name: str
     digest: str
@@ -47,10 +43,50 @@ class RemoteState(Protocol):
     """Tensors that other processes have."""
 
     def write(self, folder: Path) -> Sequence[PartFile]:
-        """Let them be written; tensors that are in several parts are put together in order.
+        """Write them in parts, once; tensors that are in several parts are joined in order."""
 
-        What was written to the folder before is not written again.
-        """
+
+#: What the next epoch depends on.
+State: TypeAlias = Arrays | RemoteState
+
+
+@runtime_checkable
+class DistributedTrainable(Trainable, Protocol):
+    """A trainable whose work is done by other processes; `tensors` gathers theirs, which is slow.
+
+    The processes check that numbers are finite: the loss of an epoch is NaN if any is not.
+    """
+
+    def state(self) -> RemoteState:
+        """Return a reference to the present state; later epochs do not change it."""
+
+    def load_state(self, state: Any) -> None:
+        """Restore what `state` returned."""
+
+    def watch(self, show: Callable[[str], None]) -> None:
+        """Report the progress within epochs from now on."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return figures for the report, JSON values only."""
+
+    def close(self) -> None:
+        """End the processes."""
+
+
+def state_of(trainable: Trainable, copied: bool = False) -> State:
+    """Return the present state; later epochs do not change a copy."""
+    if isinstance(trainable, DistributedTrainable):
+        return trainable.state()
+    found = trainable.tensors()
+    return {name: tensor.copy() for name, tensor in found.items()} if copied else found
+
+
+def restore(trainable: Trainable, state: State) -> None:
+    """Continue from a state."""
+    if isinstance(state, dict):
+        trainable.load_tensors(state)
+    elif isinstance(trainable, DistributedTrainable):
+        trainable.load_state(state)
 
 
 @dataclass(frozen=True)
@@ -58,16 +94,14 @@ class Checkpoint:
     """The state of a run between two epochs.
 
     Attributes:
-        epoch: Epochs finished.
-        history: One record per epoch.
-        current: Tensors after the last epoch; at hand wherever it was read from a file.
-        best: Tensors of the best validated epoch; empty without validation.
+        history: One record per finished epoch.
+        current: State after the last epoch; tensors where it was read from a file.
+        best: State of the best validated epoch; empty without validation.
     """
 
-    epoch: int
-    history: list[dict[str, float | int | None]]
-    current: Arrays | RemoteState
-    best: Arrays | RemoteState
+    history: list[dict[str, Any]]
+    current: State
+    best: State
 
 
 @dataclass
@@ -95,6 +129,13 @@ class CheckpointFile:
         """Whether enough time has passed since the last write."""
         return time.monotonic() - self._last_write >= self.seconds_between
 
+    def write_if_due(
+        self, history: list[dict[str, Any]], trainable: Trainable, best: State, is_last: bool
+    ) -> None:
+        """Write the present state if it is the last one, or if it is time to."""
+        if is_last or self.is_due():
+            self.write(Checkpoint(history, state_of(trainable), best))
+
     def write(self, checkpoint: Checkpoint) -> None:
         """Replace the file; a run killed at any moment leaves the old or the new one whole."""
         arrays: Arrays = {}
@@ -107,7 +148,7 @@ class CheckpointFile:
         about = {
             "version": _VERSION,
             "fingerprint": self.fingerprint,
-            "epoch": checkpoint.epoch,
+            "epoch": len(checkpoint.history),
             "history": checkpoint.history,
             "parts": {prefix: [asdict(part) for part in files] for prefix, files in parts.items()},
         }
@@ -120,37 +161,41 @@ class CheckpointFile:
         self._last_write = time.monotonic()
 
     def read(self) -> Checkpoint | None:
-        """Return the stored state, None if there is none; damage or a foreign run is an error."""
+        """Return the stored state, None if there is none.
+
+        Raises:
+            ModelFileError: The file is damaged or belongs to another run.
+        """
         try:
             about, arrays = tensors.read_with_about(self.path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._damage() from error
-        try:
             state = json.loads(about)
-            version, fingerprint = state["version"], state["fingerprint"]
-            epoch, history = state["epoch"], state["history"]
-            named = {
+            version, fingerprint, history = (
+                state[key] for key in ("version", "fingerprint", "history")
+            )
+            parts = {
                 prefix: [PartFile(**part) for part in files]
                 for prefix, files in state.get("parts", {}).items()
             }
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise self._damage() from error
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            raise self._damage() from e
         if version != _VERSION or fingerprint != self.fingerprint:
             raise ModelFileError(
                 f"{self.path} belongs to a run with other settings or data (validation and "
                 "library version included): use the same ones to resume it, choose another folder, "
                 "or replace it with FitOptions(fresh=True) or --fresh."
             )
-        return Checkpoint(
-            epoch=epoch,
-            history=history,
-            current=_under(_CURRENT, arrays) | self._put_together(named.get(_CURRENT, [])),
-            best=_under(_BEST, arrays) | self._put_together(named.get(_BEST, [])),
+        current, best = (
+            # A copy, for training writes to it.
+            {n.removeprefix(prefix): a.copy() for n, a in arrays.items() if n.startswith(prefix)}
+            | self._joined(parts.get(prefix, []))
+            for prefix in (_CURRENT, _BEST)
         )
+        return Checkpoint(history, current, best)
 
-    def _put_together(self, parts: Sequence[PartFile]) -> Arrays:
+    def _joined(self, parts: Sequence[PartFile]) -> Arrays:
+        """Read part files and join their rows."""
         found: dict[str, list[npt.NDArray[Any]]] = {}
         for part in parts:
             try:
@@ -177,12 +222,3 @@ def write_part(path: Path, arrays: Arrays) -> PartFile:
         tensors.write(unfinished, arrays)
         digest = hashlib.sha256(np.fromfile(unfinished, np.uint8).data).hexdigest()
     return PartFile(path.name, digest)
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {
-        # A copy, for training writes to it.
-        name.removeprefix(prefix): array.copy()
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

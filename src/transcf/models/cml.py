@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
@@ -92,13 +91,12 @@ class CML(Recommender[CMLSettings]):
 
     #: The learning rate decays, and defaults depend on the data.
     _revision: ClassVar[int] = 2
-
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = run.resolved(self.settings)
-        problem = run.problem(settings)
-        return run.run(run.solver(HingeSolver, problem, settings), settings, self._restore)
+        solver = run.solver(HingeSolver, run.problem(settings), settings)
+        return run.run(solver, settings, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
@@ -123,11 +121,11 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
             bounds_steps=settings.bound_after == "step",
         )
 
-    def _prepare(self, dtype: npt.DTypeLike) -> HingeExtra:
+    def _prepare(self) -> HingeExtra:
         n_items = len(self._problem.active_items) if self._settings.rank_weighting else None
-        return HingeExtra(rank_weights(self._settings.negatives, n_items).astype(dtype))
+        return HingeExtra(rank_weights(self._settings.negatives, n_items).astype(self._dtype))
 
-    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> bool:
         if self._settings.covariance:
             known = np.diff(self._problem.user_indptr) > 0
             active, own = self._comm.all_of(users[known])
@@ -138,6 +136,7 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
             users[known] = moved[own]
         for matrix in (users, items):
             bound_rows(matrix, 1.0)
+        return True
 
 
 def covariance_slope(vectors: Array) -> Array:

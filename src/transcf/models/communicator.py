@@ -59,13 +59,7 @@ class DistributedSolver(Protocol):
     """
 
     def __call__(
-        self,
-        problem: Any,
-        settings: Any,
-        /,
-        *,
-        layout: Any = None,
-        comm: Communicator | None = None,
+        self, problem: Any, settings: Any, /, *, layout: Any = None, comm: Any = None
     ) -> Trainable:
         """Return a solver for all users, or for some groups of them with a communicator."""
 
@@ -137,9 +131,3 @@ class Communicator:
         whole = aligned_zeros((sum(map(len, parts)), *own.shape[1:]), own.dtype)
         np.concatenate(parts, out=whole)
         return whole, slice(begin, begin + len(own))
-
-
-def sums_of(totals: Array) -> tuple[float, int]:
-    """Return the summed loss and the triples of strata, (n_strata, 3)."""
-    loss, _, triples = np.sum(totals, axis=0)
-    return float(loss), int(triples)

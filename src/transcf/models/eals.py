@@ -20,12 +20,10 @@ from transcf.models.alternation import (
     ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    UserParts,
     elementwise,
     weighted_gram,
 )
 from transcf.models.base import Recommender, init_from_params
-from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, first_vectors, stored_factors
 from transcf.models.families import LeastSquaresSettings, LogSizes
@@ -136,9 +134,6 @@ class EALS(Recommender[EALSSettings]):
 
     #: Defaults of `unobserved_weight` and `regularization` depend on the data.
     _revision: ClassVar[int] = 2
-
-    # -- learning ----------------------------------------------------------------------------
-
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
@@ -202,18 +197,11 @@ class EALS(Recommender[EALSSettings]):
 class EALSTraining(Alternation):
     """The alternation of eALS."""
 
-    def __init__(
-        self,
-        pairs: ALSProblem,
-        settings: EALSSettings,
-        *,
-        layout: UserParts | None = None,
-        comm: Communicator | None = None,
-    ) -> None:
+    def __init__(self, pairs: ALSProblem, settings: EALSSettings, **shard: Any) -> None:
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
-        super().__init__(pairs, elementwise(settings.dim), *start, layout=layout, comm=comm)
+        super().__init__(pairs, elementwise(settings.dim), *start, **shard)
 
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
@@ -238,14 +226,7 @@ def objective(regularization: float, item_weights: Array, user_counts: Array) ->
 def learn_log(
     learned: Factors, growth: Growth, log: Interactions, settings: EALSSettings, seed: list[int]
 ) -> Arrays:
-    """Learn from the events of a log, oldest first (in the order of the log without times).
-
-    Args:
-        learned: The fitted scorer.
-        growth: Ids and interactions with those of the log.
-        log: The events; known interactions change nothing.
-        settings: Those of the model.
-        seed: Seed of the first vectors of new users and items.
+    """Learn from new events of a log, oldest first (in the order of the log without times).
 
     Returns:
         The larger arrays; only vectors of users and items with new events have changed.

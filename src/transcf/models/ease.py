@@ -16,7 +16,7 @@ from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.families import MemoryEstimate
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_dense
+from transcf.models.item_weights import ItemWeights, ItemWeightSettings, stored_weights
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
 from transcf.retrieval.scorer import Scores, block_length
@@ -97,7 +97,7 @@ class EASE(Recommender[EASESettings]):
         return ItemWeights(run.known, self.name, weights, self.settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EASESettings) -> FittedScorer:
-        return ItemWeights(known, self.name, stored_dense(arrays, known), settings.scored_recency)
+        return ItemWeights(known, self.name, stored_weights(arrays, known), settings.scored_recency)
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

@@ -44,13 +44,7 @@ def counts_in_days(log: Interactions, unit: AgeUnit) -> bool:
 def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array:
     """Return weights that halve with every half-life, 1 for the newest event: (n_events,) float64.
 
-    Args:
-        log: Events; without timestamps all weights are 1.
-        half_life: Age at which an event counts half, in days or as a share of the log's events.
-        unit: Which of the two.
-
-    Raises:
-        ParameterError: A share above 1: days were meant.
+    Without timestamps all are 1. A half-life above 1 that is no number of days raises.
 
     Example:
         >>> from transcf import synthesize
@@ -158,12 +152,7 @@ class EventWeights:
 
     @property
     def uses_times(self) -> bool:
-        """Whether anything depends on the times of events.
-
-        Example:
-            >>> EventWeights().uses_times, EventWeights(trend=0).uses_times
-            (True, False)
-        """
+        """Whether anything depends on the times of events."""
         return self.recency > 0 or self.half_life is not None or bool(self.trend)
 
     @property
@@ -206,12 +195,6 @@ class InteractionWeights:
 
         Raises:
             DataError: `confidence` needs ratings that are missing or not positive.
-
-        Example:
-            >>> from transcf import synthesize
-            >>> weights = InteractionWeights.of(synthesize(), EventWeights(recency=2.0))
-            >>> float(weights.raw.max())
-            1.0
         """
         factors = []
         if log.timestamps is not None and given.recency > 0:

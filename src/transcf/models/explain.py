@@ -11,9 +11,9 @@ without the item. An average item is the item of an interaction drawn at random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,13 +75,7 @@ class Contributions:
 
     @property
     def shares(self) -> Effects:
-        """Effects divided by the sum of their absolute values, (n,).
-
-        Example:
-            >>> effects = np.array([3.0, -1.0, 0.0])
-            >>> Contributions.of_terms(np.arange(3, dtype=np.int32), effects).shares.tolist()
-            [0.75, -0.25, 0.0]
-        """
+        """Effects divided by the sum of their absolute values, (n,)."""
         total = np.abs(self.effects).sum()
         return self.effects / total if total else np.zeros_like(self.effects)
 
@@ -94,38 +88,10 @@ class Remarks:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-@runtime_checkable
-class SummingFoldIn(Protocol):
-    """Positions a user at a sum over the items."""
-
-    def terms(self, history: Rows, vector: Effects) -> Effects:
-        """Return the term of each item in the product of the position and a vector (dim,): (n,)."""
-
-
-@runtime_checkable
-class ChangingFoldIn(Protocol):
-    """Positions a user by the items, as they are and with each of them changed."""
-
-    #: How an item is changed: `REPLACED` or `LEFT_OUT`.
-    meaning: str
-
-    def changed(self, history: Rows) -> Effects:
-        """Return the position as it is and with each item changed: (n + 1, dim) float64."""
-
-
 def by_leaving_out(
     fold: Callable[[Histories], Scorer], known: TrainingData, history: Rows, item: int
 ) -> Contributions:
-    """Return effects by scoring the history without each item.
-
-    Of long histories only the latest `MOST_LEFT_OUT` items are used, which bounds the cost.
-
-    Args:
-        fold: Folds in histories.
-        known: The training data.
-        history: Item rows, oldest first.
-        item: Row of the scored item.
-    """
+    """Return effects by scoring the history without each of its latest `MOST_LEFT_OUT` items."""
     history, n_items = history[-MOST_LEFT_OUT:], len(known.items)
     leads = np.empty(len(history) + 1)
     step = max(1, min(_ENTRIES // len(history), block_length(n_items)))
@@ -144,13 +110,9 @@ _DREW, _PUSHED = 3, 2
 
 @dataclass(frozen=True)
 class Effect:
-    """Effect of one past item on the score.
+    """Effect of one past item: positive if it drew the explained item, else it pushed it away.
 
-    Attributes:
-        item_id: The past item.
-        effect: See `Explanation.meaning`; positive if it drew the explained item, negative if it
-            pushed it away.
-        share: The effect divided by the sum of the absolute effects of all past items.
+    The share is the effect divided by the sum of the absolute effects of all past items.
     """
 
     item_id: Id
@@ -194,15 +156,20 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """Which items drew it, in words."""
-        drew = [_named(entry) for entry in self.effects if entry.effect > 0][:_DREW]
-        pushed = [_named(entry) for entry in self.effects if entry.effect < 0][:_PUSHED]
+        drew, pushed = (
+            " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+            for words in (self._named(1)[:_DREW], self._named(-1)[:_PUSHED])
+        )
         if not (drew or pushed):
             return f"Nothing in the history drew {self.item_id} or pushed it away."
-        away = f"{_listed(pushed)} pushed it away most"
-        if not drew:
-            return f"Nothing in the history drew {self.item_id}; {away}."
-        drawn = f"{self.item_id} was drawn most by {_listed(drew)}"
-        return f"{drawn}; {away}." if pushed else f"{drawn}."
+        first = f"{self.item_id} was drawn most by {drew}"
+        first = first if drew else f"Nothing in the history drew {self.item_id}"
+        return f"{first}; {pushed} pushed it away most." if pushed else f"{first}."
+
+    def _named(self, sign: int) -> list[str]:
+        """Return past items with their shares, those with effects of one sign."""
+        own = (entry for entry in self.effects if sign * entry.effect > 0)
+        return [f"{entry.item_id} ({_percent(entry.share)})" for entry in own]
 
     @property
     def reading(self) -> str:
@@ -251,11 +218,7 @@ class Explanation:
     def __str__(self) -> str:
         """Format it in a few lines."""
         widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in self.rows
-        ]
-        table = [f"  {line}" for line in lines]
+        table = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in self.rows]
         return "\n".join([self.title, self.sentence, *table, self.reading, *self.notes])
 
 
@@ -269,7 +232,7 @@ def explanation(
     *,
     include_seen: bool,
 ) -> Explanation:
-    """Explain the score of an item.
+    """Explain the score of an item; see `Answers.explain`.
 
     Args:
         learned: The fitted scorer.
@@ -332,16 +295,8 @@ def _strongest(effects: Effects, top: int) -> npt.NDArray[np.int64]:
     return np.concatenate([drew[:top], pushed[: (top + 1) // 2]])
 
 
-def _named(entry: Effect) -> str:
-    return f"{entry.item_id} ({_percent(entry.share)})"
-
-
 def _percent(share: float) -> str:
     """Format a share as a percentage. Non-zero shares are never rounded to 0 %."""
     if share and abs(share) < 0.005:
         return f"{100 * share:+.1g} %"
     return f"{100 * share:+.0f} %"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -19,7 +19,7 @@ from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import bound_rows
-from transcf.models.explain import REPLACED, ChangingFoldIn, Contributions, SummingFoldIn
+from transcf.models.explain import REPLACED, Contributions
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.retrieval.scorer import (
     FormView,
@@ -36,7 +36,9 @@ from transcf.retrieval.scorer import (
 
 #: Pairs whose vectors are gathered at once: few enough to stay in the cache.
 PAIRS_AT_ONCE = 512
-#: Folds in new users: from histories to vectors, (n, dim).
+#: Folds in new users: from histories to vectors, (n, dim). For explanations it may have `terms`,
+#: (history, item vector) -> (n,), where positions are sums over items, or `changed`, history ->
+#: (n + 1, dim): the position as it is and with each item changed, in a way that `meaning` says.
 FoldIn: TypeAlias = Callable[[Histories], Scores]
 
 
@@ -129,11 +131,12 @@ class Factors(FittedScorer):
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the position of a new user."""
-        fold, vector = self._fold, self._weighted_item(self.items[item].astype(np.float64))
+        fold: Any = self._fold
+        vector = self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
-        if isinstance(fold, SummingFoldIn) and self.geometry == "dot":
+        if hasattr(fold, "terms") and self.geometry == "dot":
             return Contributions.of_terms(history, fold.terms(history, vector), rest)
-        if not isinstance(fold, ChangingFoldIn):
+        if not hasattr(fold, "changed"):
             return super().contributions(history, item)
         # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.
         places, average = fold.changed(history), self._weighted_item(self._average_item)
@@ -201,15 +204,9 @@ _RIDGE = 1e-2
 class HistoryMap:
     """Predicts the vector of a user from the history, by ridge regression on the trained users.
 
-    `x = [m, 1] W`, with m the mean of the items' vectors (or their sum over the root of their
-    number) and W fitted by least squares with a small ridge when it is first needed.
-
-    Args:
-        known: The training data.
-        users: Vectors of the trained users, (n_users, dim).
-        items: Inputs of an item, (n_items, d).
-        power: 1 for the mean of the items' vectors, 0.5 for the sum over the root of their number.
-        in_ball: Whether vectors are projected into the unit ball.
+    `x = [m, 1] W`, with m the mean of the items' vectors (`power` 1) or their sum over the root of
+    their number (`power` 0.5), and W fitted by least squares with a small ridge at first use.
+    With `in_ball`, vectors are projected into the unit ball.
     """
 
     meaning = REPLACED
@@ -233,10 +230,7 @@ class HistoryMap:
         return vectors
 
     def changed(self, history: Rows) -> npt.NDArray[np.float64]:
-        """Return the vector of a history, and those with each item replaced by an average one.
-
-        Shape (n + 1, dim) for a history of n items.
-        """
+        """Return the vector of a history, and those with each item replaced: (n + 1, dim)."""
         own = self._items[history].astype(np.float64)
         sums = own.sum(axis=0) + np.vstack([np.zeros_like(own[:1]), self._average - own])
         inputs = np.hstack([sums / len(own) ** self._power, np.ones((len(sums), 1))])
@@ -288,24 +282,7 @@ def first_vectors(
     dtype: npt.DTypeLike = np.float32,
     drawn_in: type[np.float32] | type[np.float64] = np.float64,
 ) -> list[Array]:
-    """Draw normal vectors, one array after the other.
-
-    Args:
-        sizes: Rows of each array.
-        dim: Numbers of a row.
-        scale: Their standard deviation.
-        generator: Where they come from.
-        dtype: Type of the arrays.
-        drawn_in: Type that the numbers are drawn in.
-
-    Returns:
-        (size, dim) each.
-
-    Example:
-        >>> users, items = first_vectors([3, 5], 2, 0.1, np.random.default_rng(0))
-        >>> users.shape, items.dtype
-        ((3, 2), dtype('float32'))
-    """
+    """Draw normal vectors of standard deviation `scale`: one array (size, dim) after the other."""
     arrays = [np.empty((size, dim), dtype) for size in sizes]
     for array in arrays:
         for first in range(0, len(array), _ROWS):  # the same numbers, less memory
@@ -322,10 +299,6 @@ NORM_POWERS: dict[NormConstraint, int] = {"none": 0, "norm": 1, "squared": 2}
 
 
 def constrain_norms(matrix: Array, how: NormConstraint, beyond: float = 1.0) -> bool:
-    """Project rows longer than `beyond` into the unit ball, in place.
-
-    Returns:
-        Whether all rows are finite.
-    """
+    """Project rows longer than `beyond` into the unit ball, in place; whether all are finite."""
     squared_norms = bound_rows(matrix, NORM_POWERS[how], beyond)
     return bool(np.isfinite(squared_norms).all())

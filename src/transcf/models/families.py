@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -68,20 +68,12 @@ class FactorSettings:
         """Return the least memory of the vectors."""
         return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
 
-
-def divergence_hint_of(settings: object, usual: str) -> str:
-    """Return which parameters to lower when training diverges: `init_scale` first if it is large.
-
-    Example:
-        >>> divergence_hint_of(TripleSettings(init_scale=5.0), "learning_rate")
-        'init_scale (5, by default 0.1) or learning_rate'
-    """
-    if not isinstance(settings, FactorSettings):
-        return usual
-    given, default = settings.init_scale, type(settings).init_scale
-    if given <= default:
-        return usual
-    return f"init_scale ({given:g}, by default {default:g}) or {usual}"
+    def divergence_hint(self, usual: str) -> str:
+        """Return which parameters to lower when training diverges: `init_scale` if it is large."""
+        default = type(self).init_scale
+        if self.init_scale <= default:
+            return usual
+        return f"init_scale ({self.init_scale:g}, by default {default:g}) or {usual}"
 
 
 @settings()
@@ -128,6 +120,9 @@ class NeuralSettings(FactorSettings, IterationSettings, WeightSettings):
         'Where to train: "auto" takes CUDA where there is some. A CPU trains on one thread, so '
         "that the same seed gives the same bits.",
     )
+
+
+# -- defaults that depend on the data ---------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,18 +183,13 @@ class LogSizes:
         return math.sqrt(_mean_of_event(self.users) * self.item_of_event)
 
 
+def _mean_of_event(counts: Array) -> float:
+    """Return the mean over all events of the count of their user or item."""
+    return float(np.square(counts, dtype=np.float64).sum() / counts.sum())
+
+
 class EpochRule(NamedTuple):
-    """Epochs by default: the fewer events a user has, the more epochs.
-
-    Attributes:
-        least: Fewest epochs.
-        per_user: Samples that a mean user should have in all epochs together.
-        most: Most epochs.
-
-    Example:
-        >>> EpochRule(40, 2500, 500)(LogSizes(np.array([20, 30]), np.array([25, 25])))
-        100
-    """
+    """Epochs by default, so that a mean user has `per_user` samples in all epochs together."""
 
     least: int
     per_user: int
@@ -218,17 +208,10 @@ class EpochRule(NamedTuple):
         )
 
 
-def _mean_of_event(counts: Array) -> float:
-    """Return the mean over all events of the count of their user or item."""
-    return float(np.square(counts, dtype=np.float64).sum() / counts.sum())
-
-
 # -- memory -----------------------------------------------------------------------------------
 
 
 _MEMORY = Path("/proc/meminfo")
-
-
 #: Memory limits of a container, cgroup versions 2 and 1.
 _LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -238,65 +221,36 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Least memory of a fit.
-
-    Attributes:
-        size: Bytes.
-        what: What takes them, such as "dim=64".
-        remedy: How to need less.
-    """
+    """Least memory of a fit in bytes, what takes it (such as "dim=64"), and how to need less."""
 
     size: int
     what: str
     remedy: str = "lower dim"
 
 
-@runtime_checkable
-class EstimatesMemory(Protocol):
-    """Settings that estimate the memory of a fit."""
-
-    def room(self, users: int, items: int) -> MemoryEstimate:
-        """Return the least memory for so many users and items."""
-
-
 @contextmanager
-def check_memory(name: str, settings: object, users: int, items: int) -> Iterator[None]:
+def check_memory(name: str, settings: Any, users: int, items: int) -> Iterator[None]:
     """Check free memory before a fit, and convert a `MemoryError` during it.
-
-    Args: as for `check_free_memory`.
 
     Raises:
         OutOfMemoryError: There is too little memory.
     """
-    check_free_memory(name, settings, users, items)
+    needed = settings.room(users, items) if hasattr(settings, "room") else None
+    free = free_memory()
+    sizes = f"{users:,} users and {items:,} items"
+    if needed is not None and free is not None and needed.size > free:
+        raise OutOfMemoryError(
+            f"{name} needs {_shown(needed.size)} of memory for {sizes} with {needed.what}, and "
+            f"{_shown(free)} are free: {needed.remedy}."
+        )
     try:
         yield
     except OutOfMemoryError:
         raise
     except MemoryError as error:
         raise OutOfMemoryError(
-            f"{name} ran out of memory on {users:,} users and {items:,} items: use smaller "
-            f"settings, or less data ({error})."
+            f"{name} ran out of memory on {sizes}: use smaller settings, or less data ({error})."
         ) from error
-
-
-def check_free_memory(name: str, settings: object, users: int, items: int) -> None:
-    """Raise an `OutOfMemoryError` if a fit cannot fit into the memory that is free.
-
-    Args:
-        name: Name of the model for the error.
-        settings: Its settings; those without `room` are not checked.
-        users: Number of users.
-        items: Number of items.
-    """
-    if not isinstance(settings, EstimatesMemory):
-        return
-    needed, free = settings.room(users, items), free_memory()
-    if free is not None and needed.size > free:
-        raise OutOfMemoryError(
-            f"{name} needs {_shown(needed.size)} of memory for {users:,} users and {items:,} items "
-            f"with {needed.what}, and {_shown(free)} are free: {needed.remedy}."
-        )
 
 
 def vectors(count: int, dim: int) -> int:
@@ -306,23 +260,22 @@ def vectors(count: int, dim: int) -> int:
 
 def free_memory() -> int | None:
     """Return the bytes that are free for a process, or None if they are not known."""
-    found = [limit for limit in map(_limit, _LIMITS) if limit is not None]
-    try:
-        available = re.search(r"MemAvailable:\s+(\d+) kB", _MEMORY.read_text())
-    except OSError:
-        available = None
+    found = [limit for path in _LIMITS if (limit := _number(path, r"^(\d+)")) is not None]
+    available = _number(_MEMORY, r"MemAvailable:\s+(\d+) kB")
     if available is not None:
-        found.append(1024 * int(available[1]))
+        found.append(1024 * available)
     elif hasattr(os, "sysconf"):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return min(found, default=None)
 
 
-def _limit(path: Path) -> int | None:
+def _number(path: Path, pattern: str) -> int | None:
+    """Return the number in a file; None if there is no such file, or it says "max"."""
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # there is no such file, or it says "max"
+        found = re.search(pattern, path.read_text())
+    except OSError:
         return None
+    return None if found is None else int(found[1])
 
 
 def _shown(size: int) -> str:

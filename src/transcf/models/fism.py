@@ -136,12 +136,7 @@ class FISM(Recommender[FISMSettings]):
 
 
 class HistorySums:
-    """Folds in new users: |N|^-alpha times the sum of p over their items N.
-
-    Args:
-        history: p, (n_items, dim).
-        alpha: Exponent of the length of a history.
-    """
+    """Folds in new users: |N|^-alpha times the sum of p, (n_items, dim), over their items N."""
 
     def __init__(self, history: Scores, alpha: float) -> None:
         self._history, self._alpha = history, alpha

@@ -1,7 +1,7 @@
 """What a fitted model keeps: training data, and learned arrays that score.
 
 `TrainingData` has the ids and interactions, `Growth` adds new ones. `FittedScorer` has the learned
-arrays, which score users and items by row. `warn_of_poor_fit` looks at the result of a fit.
+arrays, which score users and items by row. `check_fit` looks at the result of a fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transcf.errors import (
     FitWarning,
     UnsupportedError,
 )
-from transcf.io.tensors import Arrays
+from transcf.io.tensors import Arrays, stored
 from transcf.models.explain import Contributions, Remarks, by_leaving_out
 from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
@@ -119,11 +119,7 @@ class Growth:
 
     @classmethod
     def of(cls, known: TrainingData, log: Interactions) -> Growth:
-        """Add a log to the training data of a model.
-
-        Raises:
-            DataError: There is nothing to add, or ids are text here and integers there.
-        """
+        """Add a log to the training data of a model; an empty log or ids of another kind raise."""
         if not len(log):
             raise DataError("There is nothing to add: the log has no interactions.")
         users = merged(known.users, log.users, "user")
@@ -155,11 +151,7 @@ class Growth:
 
 
 def merged(known: IdMap, new: IdMap, what: str) -> IdMap:
-    """Return the ids of a model and of a log together.
-
-    Raises:
-        DataError: They are text here and integers there.
-    """
+    """Return the ids of a model and of a log together; text and integers do not mix."""
     if len(new) and known.is_text != new.is_text:
         kinds = ["text" if ids.is_text else "integers" for ids in (known, new)]
         raise DataError(
@@ -189,11 +181,8 @@ class FittedScorer(Scorer, ABC):
     """Learned arrays and how they score; immutable.
 
     A subclass has `arrays`, and either `linear_form` or `_score_block`. It overrides what else it
-    supports: fold-in, explanations, similar items and users.
-
-    Args:
-        known: The training data that the model keeps.
-        name: Name of the model in tables and errors.
+    supports: fold-in, explanations, similar items and users. Below, `user` is the row of a user,
+    or None for a history alone, and `history` has item rows, oldest first.
     """
 
     name: str
@@ -263,9 +252,7 @@ class FittedScorer(Scorer, ABC):
     def with_histories(self, histories: Histories) -> Scorer:
         """Return a scorer of the model's users with other histories, one for each user row.
 
-        What was learned stays as it is. By default users are folded in from these histories.
-        Models that cannot compute a user's trained vector from a history override this and keep
-        the vector.
+        By default users are folded in. Models whose trained vectors no history gives keep them.
         """
         return self.fold_in(histories)
 
@@ -280,23 +267,11 @@ class FittedScorer(Scorer, ABC):
         return by_leaving_out(self.fold_in, self.known, history, item)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Return further information about a score.
-
-        Args:
-            user: Row of the user; None for a history alone.
-            history: Item rows of the user, in order.
-            item: Row of the item.
-            top: Longest list.
-        """
+        """Return further information about a score; `top` bounds lists."""
         return Remarks()
 
     def position(self, user: int | None, history: Rows) -> Scores | None:
-        """Return the position of a user in the space of item vectors, (dim,), or None.
-
-        Args:
-            user: Row of the user; None for a history alone.
-            history: Item rows, in order; at least one.
-        """
+        """Return the position of a user in the space of item vectors, (dim,), or None."""
         return None
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
@@ -306,9 +281,7 @@ class FittedScorer(Scorer, ABC):
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
         """Return the translated position by each past item, and its share of an item's score.
 
-        Returns:
-            Points (n, dim) and shares (n,) that add up to 1, for the n items of the history; None
-            for models with one translation at most.
+        Points (n, dim) and shares (n,) that add up to 1; None for models with one translation.
         """
         return None
 
@@ -327,10 +300,40 @@ class FittedScorer(Scorer, ABC):
         )
 
 
-def popularity_scorer(known: TrainingData) -> Scorer:
+class ItemScores(FittedScorer):
+    """A score for each item, the same for all users."""
+
+    def __init__(self, known: TrainingData, name: str, arrays: Arrays) -> None:
+        super().__init__(known, name)
+        self.item_scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
+
+    def arrays(self) -> Arrays:
+        """Return the scores."""
+        return {"item_scores": self.item_scores}
+
+    def _score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return np.tile(self.item_scores, (len(users), 1))
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self.item_scores[items]
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Return the same scores for all."""
+        return BlockView(self.name, self.rankable, self._score_block)
+
+    def contributions(self, history: Rows, item: int) -> Contributions:
+        """Refuse: scores do not depend on histories."""
+        raise UnsupportedError(
+            f"{self.name} cannot explain a score by a history: it is the same for all "
+            "users; use a model such as TransCF or EASE."
+        )
+
+
+def popularity_scorer(known: TrainingData) -> ItemScores:
     """Return a scorer of items by their number of users, the same for all users."""
-    counts = known.item_counts.astype(np.float32)
-    return BlockView("popularity", known.rankable, lambda rows: np.tile(counts, (len(rows), 1)))
+    return ItemScores(known, "popularity", {"item_scores": known.item_counts.astype(np.float32)})
 
 
 # -- warnings of a poor fit -------------------------------------------------------------------
@@ -338,23 +341,27 @@ def popularity_scorer(known: TrainingData) -> Scorer:
 
 #: Vectors have collapsed where the median norm is below this, or below this share of the largest.
 _SMALLEST_NORM, _SMALLEST_SHARE = 1e-3, 1e-2
-
-
 #: Users that models without epochs are validated on.
 _USERS = 1000
 
 
-def warn_of_poor_fit(learned: FittedScorer, run: TrainingRun, stacklevel: int) -> None:
-    """Warn of collapsed vectors, and of a model that ranks below popularity on validation data.
+def check_fit(learned: FittedScorer, run: TrainingRun, stacklevel: int) -> dict[str, Any] | None:
+    """Compare a fit with popularity on validation data; warn if it is worse, or has collapsed.
 
-    Args:
-        learned: The fitted scorer.
-        run: The fit that it comes from.
-        stacklevel: As for `warnings.warn`, counted from the caller.
+    Returns:
+        `metric`, `model`, `popularity` and the number of `users`; None without validation data.
     """
-    for problem in (_collapse(learned), _below_popularity(learned, run)):
-        if problem:
-            warnings.warn(problem, FitWarning, stacklevel=stacklevel + 1)
+    compared = _compare_with_popularity(learned, run)
+    problems = [_collapse(learned)]
+    if compared is not None and compared["model"] < compared["popularity"]:
+        problems.append(
+            f"{learned.name} ranks below popularity on the validation data ({compared['metric']} "
+            f"{compared['model']:.4f}, popularity {compared['popularity']:.4f}): change its "
+            "parameters, or use another model."
+        )
+    for problem in filter(None, problems):
+        warnings.warn(problem, FitWarning, stacklevel=stacklevel + 1)
+    return compared
 
 
 def _collapse(learned: FittedScorer) -> str:
@@ -375,26 +382,28 @@ def _collapse(learned: FittedScorer) -> str:
     return ""
 
 
-def _below_popularity(learned: FittedScorer, run: TrainingRun) -> str:
+def _compare_with_popularity(learned: FittedScorer, run: TrainingRun) -> dict[str, Any] | None:
     if run.validation is None:
-        return ""
+        return None
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation, as_validation
     from transcf.models.trend import trend_of
 
     if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
-        return ""  # models that do not validate take anything
+        return None  # models that do not validate take anything
     try:
         judge = run.judge or as_validation(run.log, run.validation, _USERS).sampled(_USERS)
-        floor = judge(popularity_scorer(learned.known))
+        floor = judge.per_user(popularity_scorer(learned.known))
         is_recorded = run.ending is not None and trend_of(learned) is None
         figure = run.best_metric if is_recorded else judge(learned)
     except EvaluationError:  # there are no users to evaluate
-        return ""
-    if figure is None or figure >= floor:
-        return ""
-    return (
-        f"{learned.name} ranks below popularity on the validation data ({judge.metric} "
-        f"{figure:.4f}, popularity {floor:.4f}): change its parameters, or use another model."
-    )
+        return None
+    if figure is None:
+        return None
+    return {
+        "metric": judge.metric,
+        "model": figure,
+        "popularity": float(floor.mean()),
+        "users": len(floor),
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from transcf.models.alternation import (
     ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    UserParts,
     cholesky,
     conjugate,
 )
 from transcf.models.base import Recommender, init_from_params
-from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, first_vectors, stored_factors
 from transcf.models.families import LeastSquaresSettings, LogSizes
@@ -107,7 +105,6 @@ class IALS(Recommender[IALSSettings]):
 
     #: The default of `unobserved_weight` depends on the data.
     _revision: ClassVar[int] = 2
-
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
@@ -129,20 +126,13 @@ class IALS(Recommender[IALSSettings]):
 class IALSTraining(Alternation):
     """The alternation of iALS."""
 
-    def __init__(
-        self,
-        pairs: ALSProblem,
-        settings: IALSSettings,
-        *,
-        layout: UserParts | None = None,
-        comm: Communicator | None = None,
-    ) -> None:
+    def __init__(self, pairs: ALSProblem, settings: IALSSettings, **shard: Any) -> None:
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         scale = 0.1 / float(np.sqrt(settings.dim))
         start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
         solver = cholesky() if settings.solver == "cholesky" else conjugate(settings.cg_steps)
-        super().__init__(pairs, solver, *start, layout=layout, comm=comm)
+        super().__init__(pairs, solver, *start, **shard)
 
 
 def objective(settings: IALSSettings, item_counts: Array, user_counts: Array) -> ALSObjective:

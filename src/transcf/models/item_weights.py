@@ -38,16 +38,7 @@ class ItemWeightSettings(WeightSettings):
 
     @property
     def scored_recency(self) -> float:
-        """The recency of scored histories.
-
-        Example:
-            >>> from transcf import EventWeights
-            >>> weights = EventWeights(recency=4.0)
-            >>> ItemWeightSettings(event_weights=weights).scored_recency
-            4.0
-            >>> ItemWeightSettings(event_weights=weights, history_recency=0.0).scored_recency
-            0.0
-        """
+        """The recency of scored histories."""
         return self.event_weights.recency if self.history_recency is None else self.history_recency
 
     @property
@@ -59,12 +50,8 @@ class ItemWeightSettings(WeightSettings):
 class ItemWeights(FittedScorer):
     """`score(u, i) = sum of weights[j, i] over the items j of u`, later ones counting more.
 
-    Args:
-        known: The training data.
-        name: Name of the model.
-        weights: (n_items, n_items) float32, dense or sparse, from a user's items to scored ones.
-        recency: Weight of later items of a history, if it is in the order of time.
-        likeness: Similarities of items by row, if they are not these weights.
+    Weights are (n_items, n_items) float32, dense or sparse. `recency` weighs the items of a history
+    in the order of time. `likeness` has similarities of items by row, if not the weights.
     """
 
     def __init__(
@@ -176,15 +163,11 @@ def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:
     return weights
 
 
-def stored_sparse(arrays: Arrays, known: TrainingData) -> sp.csr_array:
-    """Make a sparse matrix of the three arrays of a folder, and check it."""
-    n_items = len(known.items)
-    entries = (arrays["weights"], arrays["indices"], arrays["indptr"])
-    weights = sp.csr_array(entries, shape=(n_items, n_items))
+def stored_weights(arrays: Arrays, known: TrainingData) -> Any:
+    """Check the weights of a folder: a dense matrix, or a sparse one in three arrays."""
+    shape = (len(known.items), len(known.items))
+    if "indptr" not in arrays:
+        return stored(arrays, "weights", np.float32, shape)
+    weights = sp.csr_array((arrays["weights"], arrays["indices"], arrays["indptr"]), shape=shape)
     weights.check_format(full_check=True)
     return weights
-
-
-def stored_dense(arrays: Arrays, known: TrainingData) -> Scores:
-    """Check the dense weights of a file."""
-    return stored(arrays, "weights", np.float32, (len(known.items), len(known.items)))

@@ -20,7 +20,7 @@ from transcf.models.item_weights import (
     by_history,
     item_blocks,
     largest,
-    stored_sparse,
+    stored_weights,
 )
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
@@ -91,14 +91,14 @@ class ItemKNN(Recommender[ItemKNNSettings]):
             shared = sp.csr_array(by_item[first:last] @ by_user)
             shared.sort_indices()
             blocks.append(_nearest(settings, shared, norms, first))
-        return self._made(by_history(blocks), run.known, settings)
+        return self._with_weights(by_history(blocks), run.known, settings)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: ItemKNNSettings
     ) -> FittedScorer:
-        return self._made(stored_sparse(arrays, known), known, settings)
+        return self._with_weights(stored_weights(arrays, known), known, settings)
 
-    def _made(
+    def _with_weights(
         self, weights: sp.csr_array, known: TrainingData, settings: ItemKNNSettings
     ) -> FittedScorer:
         # Row i of the likeness: the neighbours kept for item i.

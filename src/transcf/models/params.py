@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Rational, Real
 from types import NoneType, UnionType
@@ -34,14 +34,13 @@ from typing import (
     dataclass_transform,
     get_args,
     get_origin,
+    get_type_hints,
 )
-from typing import get_type_hints as hints_of
 
 from transcf.errors import ParameterError, did_you_mean, is_word, shown
 
 if TYPE_CHECKING:
     from transcf.models.base import Recommender
-
 
 Value: TypeAlias = int | float | str | bool | None
 T = TypeVar("T")
@@ -52,17 +51,14 @@ _ATTRIBUTES = "Attributes (after `fit`):"
 _LARGEST = 2**63 - 1
 
 
+# -- what a parameter allows -------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Number:
-    """A number in a range; bounds are allowed values unless `above` is set.
+    """A number in a range; `low` itself is excluded with `above`.
 
-    Args:
-        low: Smallest allowed value.
-        high: Largest allowed value.
-        above: Whether `low` itself is excluded.
-        whole: Whether only integers are allowed.
-        optional: Whether None is allowed.
-        words: Words that are allowed instead of a number.
+    Some allow None (`optional`), or words instead of a number.
     """
 
     low: float = -math.inf
@@ -92,8 +88,7 @@ class Number:
             text += f" {'above' if self.above else 'of at least'} {self.low:g}"
         if self.high < math.inf:
             text += f"{' and' if self.low > -math.inf else ''} at most {self.high:g}"
-        others = [*map(repr, self.words), *(["None"] if self.optional else [])]
-        return " or ".join([text, *others])
+        return " or ".join([text, *map(repr, self.words), *(["None"] if self.optional else [])])
 
 
 @dataclass(frozen=True)
@@ -122,12 +117,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Text:
-    """Text that is parsed.
-
-    Args:
-        words: Description, after "it must be".
-        read: Parses it, or raises a `ParameterError`.
-    """
+    """Text that is parsed by `read`, which raises a `ParameterError`; `words` describe it."""
 
     words: str
     read: Callable[[str], object]
@@ -149,11 +139,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Group:
-    """Several values in one object, such as `EventWeights`.
-
-    Args:
-        kind: Its class.
-    """
+    """Several values in one object of a class of settings, such as `EventWeights`."""
 
     kind: type
 
@@ -180,33 +166,35 @@ def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:
     )
 
 
-def parse(model: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
+def check_names(owner: str, names: Iterable[str], rules: Mapping[str, Rule]) -> None:
+    """Raise a `ParameterError` for the first name that is no parameter."""
+    for name in names:
+        if name not in rules:
+            raise ParameterError(
+                f"{owner} has no parameter {name!r}; it has: {', '.join(rules) or 'none'}."
+                f"{did_you_mean(name, rules)}"
+            )
+
+
+def parse(owner: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
     """Read a value given as text (`--set name=text`) by its rule.
 
     Example:
         >>> parse("EASE", "regularization", "300", {"regularization": Number(low=0)})
         300
     """
-    if name not in rules:
-        known = ", ".join(rules) or "none"
-        raise ParameterError(
-            f"{model} has no parameter {name!r}; it has: {known}.{did_you_mean(name, rules)}"
-        )
+    check_names(owner, [name], rules)
     value: Value = text
-    lowered = text.strip().lower()
-    if lowered in ("none", "true", "false"):
-        value = {"none": None, "true": True, "false": False}[lowered]
-    else:
-        for kind in (int, float):
+    if not isinstance(rules[name], Choice | Text):
+        lowered = text.strip().lower()
+        for read in ({"none": None, "true": True, "false": False}.__getitem__, int, float):
             try:
-                value = kind(text)
+                value = read(lowered)
                 break
-            except ValueError:
+            except (KeyError, ValueError):
                 continue
-    if isinstance(rules[name], Choice | Text):
-        value = text
     if not rules[name].allows(value):
-        raise refusal(model, name, value, rules[name])
+        raise refusal(owner, name, value, rules[name])
     return value
 
 
@@ -223,16 +211,10 @@ def setting(
     words: Sequence[str] | None = None,
     rule: Rule | None = None,
 ) -> Any:
-    """Describe a field.
+    """Describe a field: default, meaning, and the allowed values of its type.
 
-    Args:
-        default: Its default.
-        meaning: What it does, in a sentence or two.
-        low: Smallest number allowed.
-        above: Numbers have to be larger than this one.
-        high: Largest number allowed.
-        words: Allowed values of a text, if its type does not list them.
-        rule: What it allows, if the other arguments cannot say it.
+    Numbers have bounds: at least `low`, or larger than `above`, and at most `high`. A text has
+    `words` if its type does not list them. A `rule` says what all these cannot.
     """
     bounds = Number(low if above is None else above, high, above is not None)
     metadata = {"meaning": meaning, "bounds": bounds, "words": words, "rule": rule}
@@ -247,17 +229,15 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
         inherited: dict[str, Field[Any]] = {}
         for parent in reversed(kind.__mro__[1:]):
             inherited |= getattr(parent, "__dataclass_fields__", {})
-        hints = hints_of(kind)
-        own = list(inspect.get_annotations(kind))
+        hints, own = get_type_hints(kind), list(inspect.get_annotations(kind))
         for name, default in defaults.items():
-            metadata = inherited[name].metadata
-            setattr(kind, name, field(default=default, metadata=metadata))
+            setattr(kind, name, field(default=default, metadata=inherited[name].metadata))
             kind.__annotations__[name] = inherited[name].type
         made = dataclass(frozen=True, kw_only=True, eq=True)(kind)
-        found: dict[str, Field[Any]] = getattr(made, "__dataclass_fields__")  # noqa: B009
-        for name in own:
-            rule = found[name].metadata["rule"] or _rule(hints[name], found[name].metadata)
-            found[name].metadata = {**found[name].metadata, "rule": rule}  # type: ignore[assignment]
+        for entry in fields(cast(Any, made)):
+            if entry.name in own:
+                rule = entry.metadata["rule"] or _rule(hints[entry.name], entry.metadata)
+                entry.metadata = {**entry.metadata, "rule": rule}  # type: ignore[assignment]
         return made
 
     return make
@@ -266,7 +246,6 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
 def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
     """Return the rule of a type."""
     parts = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
-    optional = NoneType in parts
     (plain,) = parts - {NoneType}
     if plain is bool:
         return Flag()
@@ -275,7 +254,7 @@ def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
     if plain is str or get_origin(plain) is Literal:
         return Choice(tuple(metadata["words"] or get_args(plain)))
     bounds: Number = metadata["bounds"]
-    return Number(bounds.low, bounds.high, bounds.above, plain is int, optional)
+    return replace(bounds, whole=plain is int, optional=NoneType in parts)
 
 
 def fields_of(kind: type) -> list[Field[Any]]:
@@ -308,10 +287,7 @@ def params_of(values: Any) -> dict[str, Any]:
 
 
 def values_of(values: Any) -> dict[str, Any]:
-    """Return the values of settings by name, groups taken apart.
-
-    This is the form of parameters in files and on the command line, JSON values only.
-    """
+    """Return the values of settings by name, groups taken apart, as in files: JSON values only."""
     return flat_params(params_of(values))
 
 
@@ -330,12 +306,7 @@ def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested_params(kind: type, params: Mapping[str, Any], base: Any = None) -> dict[str, Any]:
-    """Put values that belong to a group into it.
-
-    Args:
-        kind: The class of settings.
-        params: Some of its parameters; values of a group may be given by themselves.
-        base: Settings whose groups have the other values; None takes the defaults.
+    """Put values that belong to a group into it; `base` has settings with its other values.
 
     Raises:
         ParameterError: A value is given by itself and in its group.
@@ -343,13 +314,11 @@ def nested_params(kind: type, params: Mapping[str, Any], base: Any = None) -> di
     found = dict(params)
     for entry in fields_of(kind):
         rule = entry.metadata["rule"]
-        if isinstance(rule, Group):
-            names = [part.name for part in fields(rule.kind) if part.name in found]
-            if names:
-                _check_once(entry.name, names if entry.name in found else ())
-                group: Any = entry.default if base is None else getattr(base, entry.name)
-                own = {name: found.pop(name) for name in names}
-                found[entry.name] = replace(group, **own)
+        names = rules_of(rule.kind).keys() & found.keys() if isinstance(rule, Group) else ()
+        if names:
+            _check_once(entry.name, names if entry.name in found else ())
+            group: Any = entry.default if base is None else getattr(base, entry.name)
+            found[entry.name] = replace(group, **{name: found.pop(name) for name in names})
     return found
 
 
@@ -359,13 +328,7 @@ def _check_once(group: str, names: Collection[str]) -> None:
 
 
 def check(owner: str, values: Any, names: Collection[str] | None = None) -> None:
-    """Raise a `ParameterError` for the first value that its rule does not allow.
-
-    Args:
-        owner: What the error calls the model.
-        values: The settings.
-        names: Which of them to check; None checks all.
-    """
+    """Raise a `ParameterError` for the first value, of these names, that is not allowed."""
     for entry in fields_of(type(values)):
         value, rule = getattr(values, entry.name), entry.metadata["rule"]
         if names is None or entry.name in names:
@@ -375,17 +338,15 @@ def check(owner: str, values: Any, names: Collection[str] | None = None) -> None
                 check(owner, value)
 
 
+# -- constructors of models --------------------------------------------------------------------
+
+
 def signature_of(kind: type) -> inspect.Signature:
     """Return the constructor's signature: every field by name, with its default."""
-    hints = {entry.name: entry.type for entry in fields(kind)}
+    by_name = inspect.Parameter.KEYWORD_ONLY
     return inspect.Signature(
         [
-            inspect.Parameter(
-                entry.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=entry.default,
-                annotation=hints[entry.name],
-            )
+            inspect.Parameter(entry.name, by_name, default=entry.default, annotation=entry.type)
             for entry in fields_of(kind)
         ]
     )
@@ -393,24 +354,16 @@ def signature_of(kind: type) -> inspect.Signature:
 
 def describe(kind: type) -> str:
     """Write the section `Args:` of a docstring."""
-    lines = []
+    lines = ["Args:"]
     for entry in fields_of(kind):
-        rule, default = entry.metadata["rule"], entry.default
-        allowed = "" if isinstance(rule, Flag) else f" ({rule}; default {default!r})"
-        text = f"{entry.name}: {entry.metadata['meaning']}{allowed or f' (default {default!r})'}"
+        rule, default = entry.metadata["rule"], f"default {entry.default!r}"
+        allowed = default if isinstance(rule, Flag) else f"{rule}; {default}"
+        text = f"{entry.name}: {entry.metadata['meaning']} ({allowed})"
         # A value such as "log-ratings" is not broken, so that it can be copied.
-        wrapped = textwrap.fill(
-            text,
-            92,
-            initial_indent=" " * 4,
-            subsequent_indent=" " * 8,
-            break_on_hyphens=False,
+        lines += textwrap.wrap(
+            text, 92, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False
         )
-        lines.append(wrapped)
-    return "\n".join(["Args:", *lines])
-
-
-# -- constructors of models --------------------------------------------------------------------
+    return "\n".join(lines)
 
 
 def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
@@ -422,9 +375,7 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
                 f"{type(self).__name__} takes its parameters by name: "
                 f"{', '.join(self._rules()) or 'it has none'}."
             )
-        params = self._current(params)
-        self._check_names(params)
-        self.settings = settings(*args, **params)
+        self.settings = settings(*args, **self._read_params(params))
 
     __init__.settings = settings  # type: ignore[attr-defined]
     return __init__
@@ -434,10 +385,11 @@ def follow_settings(kind: type[Recommender[Any]]) -> None:
     """Give a class its signature, the `Args` of its documentation, and an attribute for each."""
     kind._settings_class = vars(kind)["__init__"].settings
     setattr(kind, "__signature__", signature_of(kind._settings_class))  # noqa: B010
-    if kind.__doc__ and fields_of(kind._settings_class):
+    entries = fields_of(kind._settings_class)
+    if kind.__doc__ and entries:
         before, mark, after = inspect.cleandoc(kind.__doc__).partition(_ATTRIBUTES)
         kind.__doc__ = f"{before}{describe(kind._settings_class)}\n\n{mark}{after}\n"
-    for entry in fields_of(kind._settings_class):
+    for entry in entries:
         setattr(kind, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
 
 

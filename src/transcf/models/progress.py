@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,23 +64,17 @@ class ProgressBar:
             self._task = self._progress.add_task(self._title, total=self._total, text="")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *problem: object) -> None:
         """Leave the last state on the screen."""
         if self._progress is not None:
             self._progress.stop()
 
-    def update(
-        self, epoch: int, loss: float, metric: float | None, per_second: float, remark: str = ""
-    ) -> None:
+    def update(self, record: Mapping[str, Any], remark: str = "") -> None:
         """Show the figures of a finished epoch."""
-        shown_metric = "" if metric is None else f"  validation {metric:.4f}"
-        figures = f"loss {loss:.4g}{shown_metric}  {per_second / 1e6:.2f} M samples/s"
-        self.show(epoch, f"{figures}  {remark}".rstrip())
+        metric = "" if record["metric"] is None else f"  validation {record['metric']:.4f}"
+        speed = record["samples"] / max(record["seconds"], 1e-9) / 1e6
+        figures = f"loss {record['loss']:.4g}{metric}  {speed:.2f} M samples/s  {remark}"
+        self.show(record["epoch"], figures.rstrip())
 
     def show(self, done: int, figures: str = "") -> None:
         """Show that so many units are done."""
@@ -91,9 +85,10 @@ class ProgressBar:
         """Show a text after the figures of the last unit, until the next is done."""
         self._draw(f"{self._figures}  {text}".lstrip())
 
-    def note(self, text: str) -> None:
-        """Show a text before the first unit is done; later it is ignored."""
+    def note_compiling(self, is_compiling: bool) -> None:
+        """Say before the first unit is done that kernels are compiled; later it is ignored."""
         if not self._done:
+            text = "compiling kernels, once for this installation" if is_compiling else ""
             self._draw(text, at_once=True)  # what follows may keep the drawing thread waiting
 
     def _draw(self, text: str, at_once: bool = False) -> None:

@@ -16,7 +16,7 @@ from transcf.models.explain import Explanation, explanation
 from transcf.models.fitted import FittedScorer
 
 if TYPE_CHECKING:
-    from transcf.models.item_filters import Fallback, Filters, OnUnknown
+    from transcf.models.tables import Fallback, Filters, OnUnknown
 
 
 class Answers:
@@ -97,27 +97,21 @@ class Answers:
     ) -> Path:
         """Write the table of `recommend` to a file, in bounded memory.
 
-        The file appears when it is whole; until then a file of that name stays as it was.
-
-        Args:
-            path: File to write; its ending says what: .csv, .tsv or .jsonl (any of them with .gz
-                behind it), or .parquet.
-            k: As in `recommend`, like all that follows.
-            users: Ids, or None for every user with training interactions.
-            exclude_seen: Whether to leave out the user's training items.
-            items: The only items to choose from.
-            exclude: Items never to choose.
-            on_unknown: "raise", "skip" or "popular".
+        The ending of `path` says what is written: .csv, .tsv or .jsonl (any of them with .gz behind
+        it), or .parquet. All other parameters are those of `recommend`. The file appears when it
+        is whole; until then a file of that name stays as it was.
 
         Example:
             >>> from transcf import EASE, synthesize
             >>> print(EASE().fit(synthesize()).recommend_all("recs.parquet", k=20))
             recs.parquet
         """
-        from transcf.models.tables import write_recommendations
+        from transcf.data.writing import check_file, write_pieces
+        from transcf.models.tables import recommendation_pieces
 
         target, filters = path_of(path), self._filters(exclude_seen, items, exclude, on_unknown)
-        write_recommendations(self._fitted(), target, users, k, filters)
+        check_file(target)
+        write_pieces(recommendation_pieces(self._fitted(), users, k, filters), target)
         return target
 
     def recommend_for(
@@ -171,10 +165,9 @@ class Answers:
     def _filters(
         self, exclude_seen: bool, items: Any, exclude: Any, on_unknown: Fallback
     ) -> Filters:
-        from transcf.models.item_filters import Filters
+        from transcf.models.tables import Filters
 
-        ids = self._fitted().known.items
-        return Filters.of(ids, exclude_seen, items, exclude, on_unknown)
+        return Filters.of(self._fitted().known.items, exclude_seen, items, exclude, on_unknown)
 
     def explain(
         self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
@@ -232,13 +225,8 @@ class Answers:
     ) -> Explanation:
         """Explain which items of a history drew another one, for a new user.
 
-        Args:
-            history: Item ids, oldest first, as for `recommend_for`.
-            item: Id of an item with training interactions.
-            top: As for `explain`.
-            include_seen: Whether an item of the history may be explained.
-            on_unknown: What to do about items of the history that are unknown or have no training
-                interactions: "raise" or "skip".
+        The history and `on_unknown` are as for `recommend_for`, without "popular"; all else is as
+        for `explain`.
 
         Example:
             >>> from transcf import EASE, synthesize
@@ -247,14 +235,13 @@ class Answers:
             >>> len(model.explain_for([first, second], other).effects)
             2
         """
-        from transcf.models.item_filters import check_policy
-        from transcf.models.tables import history_rows
+        from transcf.models.tables import check_policy, history_rows
 
         learned = self._fitted()
         check_policy(on_unknown)
         rows = history_rows(learned, history, on_unknown)
-        guest = learned.fold_in(Histories.of([rows], len(learned.known.items)))
-        return explanation(learned, guest, None, rows, item, top, include_seen=include_seen)
+        scorer = learned.fold_in(Histories.of([rows], len(learned.known.items)))
+        return explanation(learned, scorer, None, rows, item, top, include_seen=include_seen)
 
     def score(self, pairs: Any, *, on_unknown: OnUnknown = "raise") -> pl.DataFrame:
         """Score pairs given as a table with user and item columns.
@@ -303,10 +290,7 @@ class Answers:
     ) -> pl.DataFrame:
         """Find the users most similar to some users, by the distance or cosine of their vectors.
 
-        Args:
-            users: One id or several; each is answered once, in the order of the request.
-            k: Longest list; shorter where there are fewer users.
-            on_unknown: What to do about users without training interactions: "raise" or "skip".
+        Arguments are as for `similar_items`, with ids of users.
 
         Returns:
             Table `user_id, neighbor_id, score, rank`, best first; equal scores by id.

@@ -8,14 +8,13 @@ of a model share them.
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
 
@@ -45,7 +44,6 @@ HOMES = {
     "SASRec": "torch.sasrec",
     "TransCF": "transcf",
     "TransCFMixture": "mixture",
-    "TransCFExtended": "transcf.extensions",
     "Blend": "blend",
 }
 
@@ -64,22 +62,12 @@ def available() -> tuple[str, ...]:
 
 
 def distinct() -> tuple[str, ...]:
-    """Return the names of the models that differ in how they rank: the meaning of "all".
-
-    Example:
-        >>> "transcf-emb" in available(), "transcf-emb" in distinct()
-        (True, False)
-    """
+    """Return the names of the models that differ in how they rank: the meaning of "all"."""
     return tuple(name for name in available() if name not in model_class(name)._not_in_all)
 
 
 def distributable() -> tuple[str, ...]:
-    """Return the names of the models whose training can be distributed with their defaults.
-
-    Example:
-        >>> "bpr" in distributable(), "ease" in distributable()
-        (True, False)
-    """
+    """Return the names of the models whose training can be distributed with their defaults."""
     return tuple(name for name in available() if create(name)._supports_distributed)
 
 
@@ -94,13 +82,53 @@ def canonical_name(name: str) -> str:
 
 
 def model_class(name: str) -> type[Recommender[Any]]:
-    """Return the class of a model; case, blanks, `-` and `_` in the name do not matter.
+    """Return the class of a model; case, blanks, `-` and `_` in the name do not matter."""
+    return import_class(_find(name)[0])
 
-    Example:
-        >>> model_class("InversePopularity").__name__
-        'InversePopularity'
-    """
-    return _import(_find(name)[0])
+
+def _find(name: str) -> tuple[str, str]:
+    """Return the class and the variant of a name."""
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
+        )
+    found = _look_up(name)
+    if found is None:
+        from transcf.models.aliases import current_name
+
+        found = _look_up(current_name(name))
+    if found is None:
+        known = available()
+        raise ParameterError(
+            f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
+        )
+    return found
+
+
+def _look_up(name: str) -> tuple[str, str] | None:
+    wanted = _bare(name)
+    # Most names are those of a class: then no other has to be imported.
+    likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
+    for class_name in likely or HOMES:
+        for variant in _variants(class_name):
+            if _bare(variant) == wanted:
+                return class_name, variant
+    return None
+
+
+def _variants(class_name: str) -> dict[str, dict[str, Any]]:
+    return import_class(class_name)._variants
+
+
+def import_class(class_name: str) -> type[Recommender[Any]]:
+    """Return a class by its own name, one of `HOMES`."""
+    module = import_module(f"transcf.models.{HOMES[class_name]}")
+    found: type[Recommender[Any]] = getattr(module, class_name)
+    return found
+
+
+def _bare(name: str) -> str:
+    return name.lower().translate(str.maketrans("", "", "-_ "))
 
 
 # -- parameters --------------------------------------------------------------------------------
@@ -122,7 +150,7 @@ def create(name: str, **params: Any) -> Recommender[Any]:
 
     name, params = current(name, params)
     class_name, variant = _find(name)
-    kind = _import(class_name)
+    kind = import_class(class_name)
     kind._check_names(params)
     given = nested_params(kind._settings_class, {**kind._variants[variant], **params})
     model: Recommender[Any] = kind(**given)
@@ -134,7 +162,7 @@ def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     from transcf.models.params import flat_params
 
     class_name, variant = _find(name)
-    if not params.keys() <= _import(class_name)._param_names():
+    if not params.keys() <= import_class(class_name)._param_names():
         from transcf.models.aliases import current_params
 
         found, params = current_params(class_name, params)
@@ -166,16 +194,6 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     return name, {key: value for key, value in given.items() if value != usual[key]}
 
 
-def available_presets(class_name: str) -> tuple[str, ...]:
-    """Return the names of the presets of a class.
-
-    Example:
-        >>> available_presets("TransCF")
-        ('paper',)
-    """
-    return tuple(_presets().get(class_name, {}))
-
-
 def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the parameters of a preset; those for a dataset replace the general ones.
 
@@ -183,27 +201,24 @@ def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, 
         >>> preset("TransCF", "paper", "delicious")["negatives"]
         1
     """
-    if name not in available_presets(class_name):
-        known = ", ".join(available_presets(class_name)) or "none"
+    found = presets().get(class_name, {})
+    if name not in found:
+        known = ", ".join(found) or "none"
         raise ParameterError(f"{class_name} has no preset {name!r}; it has: {known}.")
-    params = dict(_presets()[class_name][name])
+    params = dict(found[name])
     own: dict[str, Any] = params.pop("datasets", {}).get(dataset, {})
     return params | own
 
 
 def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
-    """Return the parameters of a preset for a model by name; those of a variant win.
-
-    Example:
-        >>> preset_of("transcf-dot", "paper")["negatives"]
-        1
-    """
+    """Return the parameters of a preset for a model by name; those of a variant win."""
     class_name, variant = _find(name)
     return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
 
 
 @cache
-def _presets() -> dict[str, dict[str, Any]]:
+def presets() -> dict[str, dict[str, Any]]:
+    """Return the parameters of all presets by class and name."""
     text = files("transcf.models").joinpath("presets.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
@@ -243,91 +258,7 @@ def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any
         raise ModelFileError(
             f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
         )
-    return from_state(_import(stored.kind), stored, folder)
-
-
-# -- lookup ------------------------------------------------------------------------------------
-
-
-def _find(name: str) -> tuple[str, str]:
-    """Return the class and the variant of a name."""
-    if not isinstance(name, str):
-        raise ParameterError(
-            f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
-        )
-    found = _look_up(name)
-    if found is None:
-        from transcf.models.aliases import current_name
-
-        found = _look_up(current_name(name))
-    if found is None:
-        known = available()
-        raise ParameterError(
-            f"There is no model {name!r}; there are: {', '.join(known)}.{did_you_mean(name, known)}"
-        )
-    return found
-
-
-def _look_up(name: str) -> tuple[str, str] | None:
-    wanted = _bare(name)
-    # Most names are those of a class: then no other has to be imported.
-    likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
-    for class_name in likely or HOMES:
-        for variant in _variants(class_name):
-            if _bare(variant) == wanted:
-                return class_name, variant
-    return None
-
-
-def _variants(class_name: str) -> dict[str, dict[str, Any]]:
-    return _import(class_name)._variants
-
-
-def _import(class_name: str) -> type[Recommender[Any]]:
-    module = import_module(f"transcf.models.{HOMES[class_name]}")
-    found: type[Recommender[Any]] = getattr(module, class_name)
-    return found
-
-
-def _bare(name: str) -> str:
-    return name.lower().translate(str.maketrans("", "", "-_ "))
-
-
-# -- fitted models and what folders hold -----------------------------------------------------
-
-
-M = TypeVar("M", bound="Recommender[Any]")
-
-
-def to_state(model: Recommender[Any]) -> StoredModel:
-    """Return what a folder holds of a fitted model.
-
-    Raises:
-        ParameterError: Its class is not registered, so `load` could not read it.
-    """
-    from transcf.io.model_dir import StoredModel
-    from transcf.models.params import values_of
-
-    kind, known = type(model), model.learned_.known
-    if kind.__name__ not in HOMES:
-        raise ParameterError(
-            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
-            "saved."
-        )
-    return StoredModel(
-        kind=kind.__name__,
-        summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
-        params=values_of(model.settings_),
-        report=model.report_,
-        best_epoch=model.best_epoch_,
-        additions=model.additions_,
-        users=known.users,
-        items=known.items,
-        seen=known.seen,
-        histories=known.histories,
-        timed=known.timed,
-        arrays=model.learned_.stored_arrays(),
-    )
+    return import_class(stored.kind)._from_stored(stored, folder)
 
 
 def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
@@ -348,38 +279,3 @@ def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredMode
     except ParameterError as error:
         raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
     return replace(stored, kind=kind, params=params)
-
-
-def from_state(kind: type[M], stored: StoredModel, folder: str | Path) -> M:
-    """Return the model that was read from a folder.
-
-    Raises:
-        ParameterError: It is of another class.
-        ModelFileError: Its parameters or arrays are not those of its class.
-    """
-    from transcf.models.fitted import TrainingData
-    from transcf.models.params import nested_params
-
-    if stored.kind != kind.__name__:
-        raise ParameterError(
-            f"{folder} holds a {stored.kind}, not a {kind.__name__}: use {stored.kind}.load or "
-            "transcf.load."
-        )
-    try:
-        kind._check_names(stored.params)
-        model: M = kind(**nested_params(kind._settings_class, stored.params))
-        model._check_params()
-    except ParameterError as error:
-        raise ModelFileError(
-            f"{folder} holds a model that this version of transcf cannot make: {error}"
-        ) from error
-    known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
-    try:
-        model.learned_ = model._restore_with_offsets(stored.arrays, known)
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"{folder} does not hold the arrays of a {kind.__name__}: {error}."
-        ) from error
-    model.report_, model.settings_ = stored.report, model._settings_for(known)
-    model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
-    return model

@@ -17,7 +17,7 @@ from transcf.models.item_weights import (
     ItemWeights,
     ItemWeightSettings,
     by_history,
-    stored_sparse,
+    stored_weights,
 )
 from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
@@ -110,4 +110,4 @@ class SLIM(Recommender[SLIMSettings]):
         return ItemWeights(run.known, self.name, weights, settings.scored_recency)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: SLIMSettings) -> FittedScorer:
-        return ItemWeights(known, self.name, stored_sparse(arrays, known), settings.scored_recency)
+        return ItemWeights(known, self.name, stored_weights(arrays, known), settings.scored_recency)

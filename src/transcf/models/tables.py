@@ -1,143 +1,421 @@
 """Tables of recommendations, similar items and scores: ids of the caller in, ids out.
 
-Users are looked up, their best items found (`item_filters.best_items`) and written as a polars
-table. Users without training interactions can get popular items instead.
+`recommend`, `recommend_all`, `recommend_for` and the command line all come here: ids are looked up,
+`best_items` finds the items that the filters allow, and `listed` makes a polars table of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import DataError, ParameterError, UnknownIdError, shown
+from transcf.errors import DataError, ParameterError, UnknownIdError, is_word, shown
 from transcf.models.fitted import FittedScorer, popularity_scorer
-from transcf.models.item_filters import (
-    Fallback,
-    Filters,
-    OnUnknown,
-    as_ids,
-    best_items,
-    check_length,
-    check_policy,
-    known_rows,
-)
-from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.scorer import Scorer, Scores, nearest
 
-#: Values of the column `source`.
-MODEL, POPULARITY = "model", "popularity"
+OnUnknown: TypeAlias = Literal["raise", "skip"]
+#: The same for lists, which have something to fall back on.
+Fallback: TypeAlias = Literal["raise", "skip", "popular"]
+#: Item rows for all users, or by user id.
+ItemLists: TypeAlias = Rows | Mapping[Id, Rows]
+
 #: Rows of a table that are held at once when it is written to a file.
 PIECE_ROWS = 2**20
+#: Cells of the table of forbidden items that is held at once where users have own allow-lists.
+_CELLS = 2**24
+_NO_ROWS: Rows = np.empty(0, dtype=np.int32)
 
 
-# -- recommendations for users -----------------------------------------------------------------
+# -- filters -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class UserGroup:
-    """Users of a request, each once, in its order.
+class Filters:
+    """Filters of a request; see `Answers.recommend`.
 
     Attributes:
-        rows: (n,) rows of users; `UNKNOWN` for those without training interactions.
-        ids: Their ids if some may be unknown; None if all are known.
+        exclude_seen: Whether a user's own items are left out.
+        items: The only items to choose from; None for all.
+        exclude: Items that are left out; None for none.
+        on_unknown: What to do about unknown users: "raise", "skip" or "popular".
     """
 
-    rows: Rows
-    ids: list[Id] | None = None
+    exclude_seen: bool = True
+    items: ItemLists | None = None
+    exclude: ItemLists | None = None
+    on_unknown: Fallback = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuse values that only behave like True or False."""
+        if not isinstance(self.exclude_seen, bool | np.bool_):
+            raise ParameterError(
+                f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
+            )
 
     @classmethod
-    def of(cls, learned: FittedScorer, users: Any, filters: Filters) -> UserGroup:
-        """Look ids up; unknown ones raise, are skipped or get popular items."""
-        check_policy(filters.on_unknown, Fallback)
-        if filters.on_unknown != "popular":
-            return cls(user_rows(learned, users, filters.on_unknown))
-        known = learned.known
-        if users is None:
-            rows = user_rows(learned, None, "raise")
-            return cls(rows, known.users.ids(rows).to_list())
-        ids = list(dict.fromkeys(_plain_id(known.users, user) for user in as_ids(users, "user")))
-        rows = known.users.rows(ids)
-        return cls(np.where(known.active[rows], rows, np.int32(UNKNOWN)), ids)
+    def of(
+        cls,
+        catalogue: IdMap,
+        exclude_seen: bool = True,
+        items: Any = None,
+        exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> Filters:
+        """Look up item ids: a list for all users, or a mapping from user ids to lists.
 
-    def __len__(self) -> int:
-        """Return the number of users."""
-        return len(self.rows)
+        Unknown items are skipped. A warning says how many.
+        """
+        allowed = _rows_of_lists(catalogue, items, "items")
+        denied = _rows_of_lists(catalogue, exclude, "exclude")
+        return cls(exclude_seen, allowed, denied, on_unknown)
 
-    def part(self, first: int, stop: int) -> UserGroup:
-        """Return some of them."""
-        return UserGroup(self.rows[first:stop], None if self.ids is None else self.ids[first:stop])
+    @property
+    def by_user(self) -> bool:
+        """Whether a list belongs to single users."""
+        return isinstance(self.items, Mapping) or isinstance(self.exclude, Mapping)
+
+
+def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> ItemLists | None:
+    """Return the rows of the known ids; `name` is the parameter for the warning."""
+    if wanted is None:
+        return None
+    by_user = isinstance(wanted, Mapping)
+    lists = [list(_as_ids(one, "item")) for one in (wanted.values() if by_user else [wanted])]
+    rows = catalogue.rows([item for one in lists for item in one])
+    unknown = int(np.count_nonzero(rows == UNKNOWN))
+    if unknown:
+        warnings.warn(
+            f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
+            "skipped.",
+            stacklevel=5,  # the caller of the method that recommends
+        )
+    parts = np.split(rows, np.cumsum([len(one) for one in lists])[:-1])
+    found = [part[part != UNKNOWN] for part in parts]
+    return dict(zip(wanted, found, strict=False)) if by_user else found[0]
+
+
+def best_items(
+    scorer: Scorer, rows: Rows, owners: Sequence[Id], k: int, seen: Csr, filters: Filters
+) -> tuple[Rows, Scores]:
+    """Find the best k items that the filters allow for each row; shapes as in `top_k`.
+
+    Rows are distinct; `owners` are their ids, for lists that belong to single users.
+    """
+    allowed = scorer.rankable
+    for some, is_allowed in ((filters.items, True), (filters.exclude, False)):
+        if some is not None and not isinstance(some, Mapping):
+            named = np.zeros(seen.n_columns, dtype=bool)
+            named[some] = True
+            allowed = allowed & (named if is_allowed else ~named)
+    hidden = [seen] if filters.exclude_seen else []
+    if isinstance(filters.exclude, Mapping):
+        hidden.append(_matrix_of_lists(filters.exclude, rows, owners, seen))
+    barred = _union(hidden, rows) if len(hidden) > 1 else next(iter(hidden), None)
+    if not isinstance(filters.items, Mapping):
+        return scorer.top_k(rows, k, seen=barred, allowed=allowed)
+    chosen = _matrix_of_lists(filters.items, rows, owners, seen)
+    return _top_k_of_lists(scorer, rows, k, barred, allowed, chosen)
+
+
+def _matrix_of_lists(
+    by_user: Mapping[Id, Rows], rows: Rows, owners: Sequence[Id], like: Csr
+) -> Csr:
+    """Return the listed items of some rows; all other rows are empty."""
+    chosen = [by_user.get(user, _NO_ROWS) for user in owners]
+    places = np.repeat(rows, [len(one) for one in chosen])
+    return _from_pairs(places, np.concatenate([_NO_ROWS, *chosen]), like)
+
+
+def _from_pairs(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], like: Csr) -> Csr:
+    """Return compressed rows of pairs, which may repeat, in any order."""
+    keys = np.unique(rows.astype(np.int64) * like.n_columns + columns)
+    counts = np.bincount(keys // max(1, like.n_columns), minlength=like.n_rows)
+    width = like.n_columns
+    return Csr(offsets(counts), (keys % max(1, width)).astype(np.int32), width)
+
+
+def _union(lists: Sequence[Csr], rows: Rows) -> Csr:
+    """Return the union of matrices in these rows; all other rows are empty."""
+    parts = [one.take(rows) for one in lists]
+    owners = np.concatenate([rows[part.entry_rows] for part in parts])
+    return _from_pairs(owners, np.concatenate([part.indices for part in parts]), lists[0])
+
+
+def _top_k_of_lists(
+    scorer: Scorer, rows: Rows, k: int, hidden: Csr | None, allowed: Mask, chosen: Csr
+) -> tuple[Rows, Scores]:
+    """Return `top_k` with an allow-list for each user, in blocks that bound the memory.
+
+    A block ranks the items that any of its users may get, and masks those of other users.
+    """
+    found, scores = _no_lists(len(rows), k)
+    step = max(1, _CELLS // max(1, len(allowed)))
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        forbidden = np.ones((len(some), len(allowed)), dtype=bool)
+        own = chosen.take(some)
+        forbidden[own.entry_rows, own.indices] = False
+        joint = allowed & ~forbidden.all(axis=0)
+        if hidden is not None:
+            own = hidden.take(some)
+            forbidden[own.entry_rows, own.indices] = True
+        owners, columns = np.nonzero(forbidden & joint)
+        barred = _from_pairs(some[owners], columns, chosen)
+        block = slice(first, first + step)
+        found[block], scores[block] = scorer.top_k(some, k, seen=barred, allowed=joint)
+    return found, scores
+
+
+# -- recommendations ---------------------------------------------------------------------------
 
 
 def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
+    rows, ids = _users_of(learned, users, filters.on_unknown)
+    return _user_table(learned, rows, ids, check_length(k, len(learned.known.items)), filters)
+
+
+def recommendation_pieces(
+    learned: FittedScorer, users: Any, k: int, filters: Filters
+) -> Iterator[pl.DataFrame]:
+    """Yield the table of `recommend` in pieces, at least one, with a progress bar for many."""
+    from transcf.models.progress import is_watched, progress_console
+
     length = check_length(k, len(learned.known.items))
-    return _group_table(learned, UserGroup.of(learned, users, filters), length, filters)
+    rows, ids = _users_of(learned, users, filters.on_unknown)
+    step = max(1, PIECE_ROWS // max(1, length))
+    starts: Any = range(0, max(1, len(rows)), step)
+    if len(starts) > 1 and is_watched():
+        from rich.progress import track
+
+        starts = track(starts, f"{learned.name} recommends", console=progress_console())
+    for first in starts:
+        some = slice(first, first + step)
+        yield _user_table(learned, rows[some], None if ids is None else ids[some], length, filters)
 
 
-def _group_table(learned: FittedScorer, group: UserGroup, k: int, filters: Filters) -> pl.DataFrame:
-    """Build the table of `recommend`; with a column `source` if users may be unknown."""
-    known = learned.known
-    if group.ids is None:
-        found, scores = _best_of_users(learned, group.rows, k, filters)
-        owners = known.users.ids(np.repeat(group.rows, _lengths(found)))
-        return listed(known.items, "item_id", found, scores).insert_column(
-            0, owners.alias("user_id")
+def write_lists(
+    learned: FittedScorer, paths: Sequence[Path], first: int, size: int, k: int, filters: Filters
+) -> None:
+    """Write the lists of consecutive users, computed together, to several files of `size` users.
+
+    `first` counts users with training interactions. Existing files are not replaced.
+    """
+    from transcf.data.writing import write_pieces
+
+    rows = user_rows(learned, None, "raise")[first : first + size * len(paths)]
+    table = _user_table(learned, rows, None, check_length(k, len(learned.known.items)), filters)
+    # Users come in the order of their ids; some may have no list.
+    starts = learned.known.users.ids(rows[size::size])
+    cuts = [0, *table["user_id"].search_sorted(starts), len(table)]
+    for path, (start, end) in zip(paths, pairwise(cuts), strict=True):
+        if not path.exists():
+            write_pieces([table[start:end]], path)
+
+
+def session_recommendations(
+    learned: FittedScorer, history: Any, k: int, steps: int, filters: Filters
+) -> pl.DataFrame:
+    """Build the table of `recommend_for`; all sessions of a batch are scored together."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ParameterError(
+            f"steps={shown(steps)} is not allowed; it must be a whole number of at least 0."
         )
-    found = np.full((len(group), k), UNKNOWN, dtype=np.int32)
-    scores = np.full((len(group), k), np.nan, dtype=np.float32)
-    is_known = group.rows != UNKNOWN
+    if filters.by_user:
+        raise ParameterError(
+            "recommend_for takes items and exclude as lists of ids: a mapping is for known users."
+        )
+    batch = _batch_of(history)
+    named = (
+        {"the history": history}
+        if batch is None
+        else {f"the history of session {shown(name)}": one for name, one in batch.items()}
+    )
+    lists = [history_rows(learned, one, filters.on_unknown, name) for name, one in named.items()]
+    length = check_length(k, len(learned.known.items))
+    usable = np.array([len(one) > 0 for one in lists], dtype=bool)
+    rows = np.where(usable, np.cumsum(usable) - 1, UNKNOWN).astype(np.int32)
+    histories = Histories.of([one for one in lists if len(one)], len(learned.known.items))
+    scorer: Scorer = learned
+    if usable.any():
+        scorer = learned.fold_in_with_sgd(histories, steps) if steps else learned.fold_in(histories)
+    found, scores = _ranked(learned, scorer, rows, [], histories.matrix, length, filters)
+    sessions = None if batch is None else _session_ids(batch)
+    table = listed(learned.known.items, "item_id", found, scores, sessions)
+    return table if filters.on_unknown != "popular" else _with_source(table, usable, found)
+
+
+def _user_table(
+    learned: FittedScorer, rows: Rows, ids: list[Id] | None, k: int, filters: Filters
+) -> pl.DataFrame:
+    """Build the table of `recommend`; with a column `source` if there are ids."""
+    known = learned.known
+    if ids is None:
+        owners = known.users.ids(rows)
+    else:
+        owners = pl.Series(ids, dtype=pl.String if known.users.is_text else pl.Int64)
+    names = owners.to_list() if filters.by_user else []
+    found, scores = _ranked(learned, learned, rows, names, known.seen, k, filters)
+    table = listed(known.items, "item_id", found, scores, owners.alias("user_id"))
+    return table if ids is None else _with_source(table, rows != UNKNOWN, found)
+
+
+def _ranked(
+    learned: FittedScorer,
+    scorer: Scorer,
+    rows: Rows,
+    owners: list[Id],
+    seen: Csr,
+    k: int,
+    filters: Filters,
+) -> tuple[Rows, Scores]:
+    """Return the best items of each row, and popular ones where it is `UNKNOWN`.
+
+    The score of a popular item is its number of users. `owners` are needed for lists by user.
+    """
+    is_known = rows != UNKNOWN
+    if is_known.all() and len(rows):
+        return best_items(scorer, rows, owners, k, seen, filters)
+    found, scores = _no_lists(len(rows), k)
     if is_known.any():
-        found[is_known], scores[is_known] = _best_of_users(
-            learned, group.rows[is_known], k, filters
+        names = [owner for owner, known in zip(owners, is_known, strict=False) if known]
+        found[is_known], scores[is_known] = best_items(
+            scorer, rows[is_known], names, k, seen, filters
         )
     if not is_known.all():
-        unknown = [group.ids[place] for place in np.flatnonzero(~is_known)]
-        found[~is_known], scores[~is_known] = _popular_items(learned, unknown, k, filters)
-    kind = pl.String if known.users.is_text else pl.Int64
-    owners = pl.Series("user_id", group.ids, dtype=kind).gather(_owners(found))
-    table = listed(known.items, "item_id", found, scores).insert_column(0, owners)
-    return _with_source(table, is_known, found)
+        # All get the same, unless lists belong to single users.
+        names = [owner for owner, known in zip(owners, is_known, strict=False) if not known]
+        count = len(names) if filters.by_user else 1
+        nothing = Csr(np.zeros(count + 1, np.int64), np.empty(0, np.int32), seen.n_columns)
+        popular, places = popularity_scorer(learned.known), np.arange(count, dtype=np.int32)
+        found[~is_known], scores[~is_known] = best_items(
+            popular, places, names, k, nothing, filters
+        )
+    return found, scores
 
 
-def _best_of_users(
-    learned: FittedScorer, rows: Rows, k: int, filters: Filters
-) -> tuple[Rows, Scores]:
-    known = learned.known
-    return best_items(learned, rows, k, known.seen, known.users, len(known.items), filters)
+def _no_lists(count: int, k: int) -> tuple[Rows, Scores]:
+    return np.full((count, k), UNKNOWN, np.int32), np.full((count, k), np.nan, np.float32)
 
 
-def _popular_items(
-    learned: FittedScorer, users: list[Id], k: int, filters: Filters
-) -> tuple[Rows, Scores]:
-    """Return the items with most users that the filters allow; scores are numbers of users."""
-    known, scorer = learned.known, popularity_scorer(learned.known)
-    # All get the same, unless lists belong to single users.
-    some = sorted(users) if filters.by_user else users[:1]
-    nothing = Csr(np.zeros(len(some) + 1, np.int64), np.empty(0, np.int32), len(known.items))
-    rows = np.arange(len(some), dtype=np.int32)
-    found, scores = best_items(
-        scorer, rows, k, nothing, IdMap(pl.Series(some)), len(known.items), filters
-    )
-    places = np.zeros(len(users), np.int64)
-    if filters.by_user:
-        order = {user: place for place, user in enumerate(some)}
-        places = np.array([order[user] for user in users])
-    return found[places], scores[places]
-
-
-def _with_source(table: pl.DataFrame, is_known: Mask, found: Rows) -> pl.DataFrame:
-    """Add the column `source`."""
-    names = np.array([POPULARITY, MODEL])[is_known.astype(int)]
-    source = pl.Series("source", np.repeat(names, _lengths(found)).tolist(), dtype=pl.String)
+def _with_source(table: pl.DataFrame, by_model: Mask, found: Rows) -> pl.DataFrame:
+    """Add the column `source`: "model" or "popularity"."""
+    names = np.where(by_model, "model", "popularity")
+    source = pl.Series("source", names[_owners(found)].tolist(), dtype=pl.String)
     return table.insert_column(table.width, source)
+
+
+# -- pairs and similar items -------------------------------------------------------------------
+
+
+def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
+    """Build the table of `score`."""
+    user_ids, item_ids, users, items = _pair_rows(learned, pairs, on_unknown)
+    usable = learned.rankable[items] & learned.known.active[users]
+    scores = np.full(len(users), np.nan, dtype=np.float32)
+    scores[usable] = learned.scores(users[usable], items[usable])
+    columns = {"user_id": user_ids, "item_id": item_ids}
+    return pl.DataFrame(columns | {"score": pl.Series(scores, nan_to_null=True)})
+
+
+def translation_table(
+    learned: FittedScorer, pairs: Any, translations: Callable[[Rows, Rows], Scores]
+) -> pl.DataFrame:
+    """Return the table `user_id, item_id, translation` of some pairs, in their order."""
+    user_ids, item_ids, users, items = _pair_rows(learned, pairs, "raise")
+    vectors = translations(users, items)
+    kind = pl.Array(pl.Float32, vectors.shape[1])
+    columns = {"user_id": user_ids, "item_id": item_ids}
+    return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
+
+
+def _pair_rows(
+    learned: FittedScorer, pairs: Any, on_unknown: OnUnknown
+) -> tuple[pl.Series, pl.Series, Rows, Rows]:
+    """Return ids and rows of pairs in their order; unknown ids raise, or the pair is left out."""
+    from transcf.data.readers import pair_columns
+
+    check_policy(on_unknown)
+    user_ids, item_ids = pair_columns(pairs)
+    known = learned.known
+    if on_unknown == "raise":
+        users, items = known.users.require(user_ids, "user"), known.items.require(item_ids, "item")
+        return user_ids, item_ids, users, items
+    users, items = known.users.rows(user_ids), known.items.rows(item_ids)
+    kept = (users != UNKNOWN) & (items != UNKNOWN)
+    named = pl.Series(kept)
+    return user_ids.filter(named), item_ids.filter(named), users[kept], items[kept]
+
+
+def similar(
+    learned: FittedScorer, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
+) -> pl.DataFrame:
+    """Build the table of `similar_items` and `similar_users`."""
+    check_policy(on_unknown)
+    ids = learned.known.items if what == "item" else learned.known.users
+    length = check_length(k, len(ids))
+    rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
+    found, scores = nearest(similarity, rows, length)
+    return listed(ids, "neighbor_id", found, scores, ids.ids(rows).alias(f"{what}_id"))
+
+
+def listed(
+    ids: IdMap, column: str, found: Rows, scores: Scores, owners: pl.Series | None = None
+) -> pl.DataFrame:
+    """Return the table `column, score, rank` of lists (n, k), with a column of their owners."""
+    present = found != UNKNOWN
+    ranks = np.broadcast_to(np.arange(1, found.shape[1] + 1, dtype=np.int32), found.shape)
+    columns = {column: ids.ids(found[present]), "score": scores[present], "rank": ranks[present]}
+    if owners is None:
+        return pl.DataFrame(columns)
+    if len(owners) == 1:  # gathering takes a quarter of the time of a single list
+        repeated = owners.new_from_index(0, len(columns["rank"]))
+    else:
+        repeated = owners.gather(pl.Series(_owners(found)))
+    return pl.DataFrame({owners.name: repeated} | columns)
+
+
+def _owners(found: Rows) -> npt.NDArray[np.int64]:
+    """Return the number of the list that each of its entries belongs to."""
+    return np.nonzero(found != UNKNOWN)[0]
+
+
+# -- ids ---------------------------------------------------------------------------------------
+
+
+def user_rows(learned: FittedScorer, users: Any, on_unknown: Fallback) -> Rows:
+    """Return the rows of users with training interactions, each once, in the order of ids."""
+    has_history = learned.known.active
+    if users is None:
+        return np.flatnonzero(has_history).astype(np.int32)
+    return _usable_rows(learned.known.users, users, "user", has_history, on_unknown)
+
+
+def _users_of(
+    learned: FittedScorer, users: Any, on_unknown: Fallback
+) -> tuple[Rows, list[Id] | None]:
+    """Return the rows of users, each once; with "popular" also ids, and rows may be `UNKNOWN`."""
+    check_policy(on_unknown, Fallback)
+    if on_unknown != "popular":
+        return user_rows(learned, users, on_unknown), None
+    known = learned.known
+    if users is None:
+        rows = user_rows(learned, None, "raise")
+        return rows, known.users.ids(rows).to_list()
+    ids = list(dict.fromkeys(_plain_id(known.users, user) for user in _as_ids(users, "user")))
+    rows = known.users.rows(ids)
+    return np.where(known.active[rows], rows, np.int32(UNKNOWN)), ids
 
 
 def _plain_id(ids: IdMap, user: Any) -> Id:
@@ -158,107 +436,28 @@ def _plain_id(ids: IdMap, user: Any) -> Id:
     return checked
 
 
-# -- recommendations in files ------------------------------------------------------------------
+def history_rows(
+    learned: FittedScorer, history: Any, on_unknown: Fallback, name: str = "the history"
+) -> Rows:
+    """Return the item rows of a history in its order, each once at its last place.
 
-
-def write_recommendations(
-    learned: FittedScorer, path: Path, users: Any, k: int, filters: Filters
-) -> int:
-    """Write the table of `recommend` piece by piece to a file; returns its number of rows."""
-    from transcf.data.writing import check_file, write_pieces
-
-    check_file(path)
-    return write_pieces(recommendation_pieces(learned, users, k, filters), path)
-
-
-def write_neighbours(
-    learned: FittedScorer, paths: Sequence[Path], first: int, size: int, k: int, filters: Filters
-) -> None:
-    """Write the lists of consecutive users, computed together, to several files.
-
-    Existing files are not replaced.
-
-    Args:
-        learned: The fitted scorer.
-        paths: The files.
-        first: Number of the first user among those with training interactions.
-        size: Users of a file.
-        k: Items of a list.
-        filters: What to leave out.
+    There is at least one, except with "popular". Errors call the history by its `name`.
     """
-    from transcf.data.writing import write_pieces
-
-    length = check_length(k, len(learned.known.items))
-    group = UserGroup.of(learned, None, filters).part(first, first + size * len(paths))
-    table = _group_table(learned, group, length, filters)
-    # Users come in the order of their ids; some may have no list.
-    starts = learned.known.users.ids(group.rows[size::size])
-    cuts = [0, *table["user_id"].search_sorted(starts), len(table)]
-    for path, (start, end) in zip(paths, pairwise(cuts), strict=True):
-        if not path.exists():
-            write_pieces([table[start:end]], path)
-
-
-def recommendation_pieces(
-    learned: FittedScorer, users: Any, k: int, filters: Filters
-) -> Iterator[pl.DataFrame]:
-    """Yield the table of `recommend` in pieces, at least one, with a progress bar for many."""
-    length = check_length(k, len(learned.known.items))
-    group = UserGroup.of(learned, users, filters)
-    step = max(1, PIECE_ROWS // max(1, length))
-    for first in _with_progress(range(0, max(1, len(group)), step), learned.name):
-        yield _group_table(learned, group.part(first, first + step), length, filters)
-
-
-def _with_progress(starts: range, name: str) -> Iterable[int]:
-    from transcf.models.progress import is_watched, progress_console
-
-    if len(starts) == 1 or not is_watched():
-        return starts
-    from rich.progress import track
-
-    return track(starts, f"{name} recommends", console=progress_console())
-
-
-# -- recommendations for item histories --------------------------------------------------------
-
-
-def session_recommendations(
-    learned: FittedScorer, history: Any, k: int, steps: int, filters: Filters
-) -> pl.DataFrame:
-    """Build the table of `recommend_for`; all sessions of a batch are scored together."""
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ParameterError(
-            f"steps={shown(steps)} is not allowed; it must be a whole number of at least 0."
+    check_policy(on_unknown, Fallback)
+    wanted = list(_as_ids(history, "item"))
+    if not wanted and on_unknown != "popular":
+        raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
+    rows = _usable_rows(
+        learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
+    )
+    if not len(rows) and on_unknown == "skip":
+        raise UnknownIdError(
+            f"None of the {len(wanted)} items of {name} is known from training: give at least one "
+            "that is."
         )
-    filters.refuse_by_user()
-    batch = _batch_of(history)
-    if batch is None:
-        rows = [history_rows(learned, history, filters.on_unknown)]
-    else:
-        rows = [
-            history_rows(learned, one, filters.on_unknown, f"the history of session {shown(name)}")
-            for name, one in batch.items()
-        ]
-    known, length = learned.known, check_length(k, len(learned.known.items))
-    found = np.full((len(rows), length), UNKNOWN, dtype=np.int32)
-    scores = np.full((len(rows), length), np.nan, dtype=np.float32)
-    usable = np.array([len(one) > 0 for one in rows], dtype=bool)
-    if usable.any():
-        histories = Histories.of([one for one in rows if len(one)], len(known.items))
-        scorer = learned.fold_in_with_sgd(histories, steps) if steps else learned.fold_in(histories)
-        places, seen = np.arange(usable.sum(), dtype=np.int32), histories.matrix
-        lists = best_items(scorer, places, length, seen, known.users, len(known.items), filters)
-        found[usable], scores[usable] = lists
-    if not usable.all():
-        unknown: list[Id] = [""] * int(np.count_nonzero(~usable))
-        found[~usable], scores[~usable] = _popular_items(learned, unknown, length, filters)
-    table = listed(known.items, "item_id", found, scores)
-    if filters.on_unknown == "popular":
-        table = _with_source(table, usable, found)
-    if batch is None:
-        return table
-    return table.insert_column(0, _session_ids(batch).gather(_owners(found)))
+    _, last = np.unique(rows[::-1], return_index=True)
+    ordered: Rows = rows[np.sort(len(rows) - 1 - last)]
+    return ordered
 
 
 def _batch_of(history: Any) -> Mapping[Id, Any] | None:
@@ -282,136 +481,55 @@ def _session_ids(batch: Mapping[Id, Any]) -> pl.Series:
     raise ParameterError("Session ids must be all text or all integers.")
 
 
-def history_rows(
-    learned: FittedScorer, history: Any, on_unknown: Fallback, name: str = "the history"
-) -> Rows:
-    """Return the item rows of a history in its order, each once at its last place.
-
-    There is at least one, except with "popular". Errors call the history by its `name`.
-    """
-    check_policy(on_unknown, Fallback)
-    wanted = list(as_ids(history, "item"))
-    if not wanted and on_unknown != "popular":
-        raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
-    rows = learned.known.items.rows(wanted)
-    usable = (rows != UNKNOWN) & learned.rankable[rows]
-    if not usable.any() and on_unknown == "skip":
-        raise UnknownIdError(
-            f"None of the {len(wanted)} items of {name} is known from training: give at least one "
-            "that is."
-        )
-    rows = _usable_rows(
-        learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
-    )
-    _, last = np.unique(rows[::-1], return_index=True)
-    ordered: Rows = rows[np.sort(len(rows) - 1 - last)]
-    return ordered
-
-
-# -- pairs and similar items -------------------------------------------------------------------
-
-
-def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
-    """Build the table of `score`."""
-    user_ids, item_ids, users, items = pair_rows(learned, pairs, on_unknown)
-    usable = learned.rankable[items] & learned.known.active[users]
-    scores = np.full(len(users), np.nan, dtype=np.float32)
-    scores[usable] = learned.scores(users[usable], items[usable])
-    columns = {"user_id": user_ids, "item_id": item_ids}
-    return pl.DataFrame(columns | {"score": pl.Series(scores, nan_to_null=True)})
-
-
-def pair_rows(
-    learned: FittedScorer, pairs: Any, on_unknown: OnUnknown = "raise"
-) -> tuple[pl.Series, pl.Series, Rows, Rows]:
-    """Return ids and rows of the users and items of some pairs, (n,) each, in their order.
-
-    Pairs with an unknown id raise an error or are left out.
-    """
-    from transcf.data.readers import pair_columns
-
-    check_policy(on_unknown)
-    user_ids, item_ids = pair_columns(pairs)
-    if on_unknown == "raise":
-        users = learned.known.users.require(user_ids, "user")
-        items = learned.known.items.require(item_ids, "item")
-        return user_ids, item_ids, users, items
-    users, items = learned.known.users.rows(user_ids), learned.known.items.rows(item_ids)
-    known = (users != UNKNOWN) & (items != UNKNOWN)
-    kept = pl.Series(known)
-    return user_ids.filter(kept), item_ids.filter(kept), users[known], items[known]
-
-
-def translation_table(
-    learned: FittedScorer, pairs: Any, translations: Callable[[Rows, Rows], Scores]
-) -> pl.DataFrame:
-    """Return the table `user_id, item_id, translation` of some pairs, in their order."""
-    user_ids, item_ids, users, items = pair_rows(learned, pairs)
-    vectors = translations(users, items)
-    kind = pl.Array(pl.Float32, vectors.shape[1])
-    columns = {"user_id": user_ids, "item_id": item_ids}
-    return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
-
-
-def similar(
-    learned: FittedScorer, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
-) -> pl.DataFrame:
-    """Build the table of `similar_items` and `similar_users`."""
-    from transcf.retrieval.scorer import nearest
-
-    check_policy(on_unknown)
-    ids = learned.known.items if what == "item" else learned.known.users
-    length = check_length(k, len(ids))
-    rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
-    found, scores = nearest(similarity, rows, length)
-    owners = ids.ids(np.repeat(rows, _lengths(found)))
-    return listed(ids, "neighbor_id", found, scores).insert_column(0, owners.alias(f"{what}_id"))
-
-
-# -- rows and tables ---------------------------------------------------------------------------
-
-
-def user_rows(learned: FittedScorer, users: Any, on_unknown: OnUnknown) -> Rows:
-    """Return the rows of users with training interactions, each once, in the order of ids."""
-    has_history = learned.known.active
-    if users is None:
-        return np.flatnonzero(has_history).astype(np.int32)
-    return _usable_rows(learned.known.users, users, "user", has_history, on_unknown)
-
-
 def _usable_rows(
     ids: IdMap, wanted: Any, what: str, usable: Mask, on_unknown: Fallback, *, distinct: bool = True
 ) -> Rows:
-    """Return the rows that have training interactions, in the order of the request."""
-    rows = known_rows(ids, wanted, what, on_unknown)
-    idle = rows[~usable[rows]]
-    if len(idle) and on_unknown == "raise":
+    """Return the rows that have training interactions, in the order of the request.
+
+    Other ids raise an error if `on_unknown` says so, else they are left out.
+    """
+    named = _as_ids(wanted, what)
+    rows: Rows = ids.require(named, what) if on_unknown == "raise" else ids.rows(named)
+    is_usable = (rows != UNKNOWN) & usable[rows]
+    if on_unknown == "raise" and not is_usable.all():
+        idle = rows[~is_usable]
         raise UnknownIdError(
             f"{what} {ids.ids(idle[:1]).item()!r} has no training interactions "
             f"({len(idle)} of {len(rows)} have none): leave them out, or skip them with "
             "on_unknown='skip'."
         )
-    rows = rows[usable[rows]]
-    if not distinct:
-        return rows
-    _, first = np.unique(rows, return_index=True)
-    return rows[np.sort(first)]
+    kept: Rows = rows[is_usable]
+    if distinct:
+        _, first = np.unique(kept, return_index=True)
+        kept = kept[np.sort(first)]
+    return kept
 
 
-def listed(ids: IdMap, column: str, found: Rows, scores: Scores) -> pl.DataFrame:
-    """Return the table `column, score, rank` of lists (n, k), one after the other."""
-    present = found != UNKNOWN
-    ranks = np.broadcast_to(np.arange(1, found.shape[1] + 1, dtype=np.int32), found.shape)
-    return pl.DataFrame(
-        {column: ids.ids(found[present]), "score": scores[present], "rank": ranks[present]}
-    )
+def _as_ids(wanted: Any, what: str) -> Any:
+    """Return a list of ids, from one or several."""
+    if isinstance(wanted, np.ndarray):
+        wanted = wanted.tolist()  # a single value if it has no dimension
+    if isinstance(wanted, str | int | np.integer):
+        return [wanted]
+    if isinstance(wanted, Mapping) or not hasattr(wanted, "__iter__"):
+        raise ParameterError(
+            f"{shown(wanted)} is not understood: give one {what} id or a list of ids."
+        )
+    return wanted
 
 
-def _lengths(found: Rows) -> Rows:
-    lengths: Rows = (found != UNKNOWN).sum(axis=1)
-    return lengths
+def check_policy(on_unknown: str, allowed: Any = OnUnknown) -> None:
+    """Raise a `ParameterError` unless it is a policy: `OnUnknown`, or `Fallback` for lists."""
+    words = get_args(allowed)
+    if not is_word(on_unknown, words):
+        named = " or ".join([", ".join(map(repr, words[:-1])), repr(words[-1])])
+        raise ParameterError(f"on_unknown={shown(on_unknown)} is not allowed; use {named}.")
 
 
-def _owners(found: Rows) -> pl.Series:
-    """Return the number of the list that each of its entries belongs to."""
-    return pl.Series(np.repeat(np.arange(len(found)), _lengths(found)))
+def check_length(k: Any, most: int) -> int:
+    """Return the length of a list, at most as many as there are, or raise a `ParameterError`."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise ParameterError(
+            f"k={shown(k)} is not allowed; it must be a whole number of at least 0."
+        )
+    return min(int(k), most)

@@ -14,17 +14,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Literal,
-    Protocol,
-    Self,
-    TypeAlias,
-    TypeVar,
-    runtime_checkable,
-)
+from time import process_time
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -44,19 +35,14 @@ from transcf.retrieval.scorer import Scorer
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.checkpoint import RemoteState
+    from transcf.models.checkpoint import CheckpointFile, State
     from transcf.models.event_weights import WeightSettings
-    from transcf.models.progress import ProgressBar
     from transcf.models.triples import Problem
 
 S = TypeVar("S", bound=Scorer)
 T = TypeVar("T", bound=IterationSettings)
+R = TypeVar("R")
 
-#: Makes a trainable of a problem and settings; see `models.communicator.DistributedSolver`.
-Solver: TypeAlias = "Callable[[Any, Any], Trainable]"
-Ending: TypeAlias = Literal["finished", "early", "interrupted", "diverged"]
-#: Figures of one epoch.
-Record: TypeAlias = dict[str, float | int | None]
 #: Validation data: held-out interactions, or how to evaluate a model on them.
 Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
 
@@ -72,9 +58,6 @@ _SCHEMA = {
     "seconds": pl.Float64,
     "validation_seconds": pl.Float64,
 }
-
-
-# -- what is trained ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -99,46 +82,10 @@ class Trainable(Protocol):
         """Train one epoch, counted from 1."""
 
     def tensors(self) -> Arrays:
-        """Return all that the next epoch depends on; the loop copies what it keeps."""
+        """Return all that the next epoch depends on; the run copies what it keeps."""
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Restore what `tensors` returned."""
-
-
-@runtime_checkable
-class DistributedTrainable(Trainable, Protocol):
-    """A trainable whose work is done by other processes; `tensors` gathers theirs, which is slow.
-
-    The processes check that numbers are finite: the loss of an epoch is NaN if any is not.
-    """
-
-    def state(self) -> RemoteState:
-        """Return a reference to the present state; later epochs do not change it."""
-
-    def load_state(self, state: Any) -> None:
-        """Restore what `state` returned."""
-
-    def watch(self, show: Callable[[str], None]) -> None:
-        """Report the progress within epochs from now on."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return figures for the report, JSON values only."""
-
-    def close(self) -> None:
-        """End the processes."""
-
-
-class DistributedBackend(Protocol):
-    """Where the work of a fit is spread over processes: a `transcf.distributed.Cluster`."""
-
-    def spread(self, solver: Any, problem: Any, settings: Any) -> DistributedTrainable:
-        """Distribute a problem.
-
-        Args:
-            solver: A class, `models.communicator.DistributedSolver`.
-            problem: All that it learns from.
-            settings: Those of the model.
-        """
 
 
 class Epoch(Generic[S]):
@@ -172,12 +119,9 @@ class Epoch(Generic[S]):
         self._make_snapshot = None
 
 
-# -- how it is trained -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class FitOptions:
-    """How to run a fit; no option changes what is learned.
+    """How to run a fit; no option but `max_seconds` changes what is learned.
 
     Attributes:
         checkpoint: Folder for checkpoints, or None for none.
@@ -188,7 +132,9 @@ class FitOptions:
         progress: Whether to show a progress bar; None shows it at a terminal and in notebooks.
         on_epoch: Called with every finished epoch.
         threads: Threads of kernels, BLAS and torch; None leaves them as they are.
-        cluster: Where to distribute training, for models that support it; None trains here.
+        cluster: A `transcf.distributed.Cluster` to distribute training, for models that support
+            it; None trains here.
+        max_seconds: Processor time after which no further epoch is begun; None sets no limit.
 
     Example:
         >>> FitOptions(checkpoint=Path("runs/first"), resume=True).progress is None
@@ -202,7 +148,8 @@ class FitOptions:
     progress: bool | None = None
     on_epoch: Callable[[Epoch[Any]], None] | None = None
     threads: int | None = None
-    cluster: DistributedBackend | None = None
+    cluster: Any = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other; expand `~`."""
@@ -213,16 +160,6 @@ class FitOptions:
                 "resume and fresh contradict each other: use one of them, to go on from a "
                 "checkpoint or to start again."
             )
-
-
-class DependsOnLog(Protocol):
-    """Settings some of whose defaults depend on the data."""
-
-    def for_log(self, sizes: LogSizes) -> Self:
-        """Return the settings with these defaults filled in."""
-
-
-R = TypeVar("R", bound=DependsOnLog)
 
 
 class DivergedRunError(DivergenceError):
@@ -247,14 +184,10 @@ class TrainingRun:
         trend: What recent popularity adds to scores, or None.
         divergence_hint: Parameters to lower when training diverges, for the error.
         resumable: Parameters that may differ between a run and its resumption.
-        epochs: Most epochs.
-        validate_every: Epochs between validations.
-        patience: Validations without a new best before stopping; None never stops early.
-        fingerprint: Model, settings and data in one string; protects checkpoints of other runs.
         judge: Returns the validation metric of a scorer; None keeps the last epoch.
         report: Facts about the training, JSON values only.
-        records: One for each finished epoch.
-        best: Tensors of the best validated epoch.
+        records: Figures of each finished epoch.
+        best: State of the best validated epoch.
         ending: Why it ended; None for models without epochs.
         chosen: The settings with the defaults for the data filled in; None if there are none.
     """
@@ -270,15 +203,11 @@ class TrainingRun:
     trend: Trend | None = None
     divergence_hint: str = "learning_rate"
     resumable: Collection[str] = ()
-    epochs: int = 0
-    validate_every: int = 1
-    patience: int | None = None
-    fingerprint: str = ""
     judge: Any = None
     report: dict[str, Any] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
-    best: Arrays | RemoteState = field(default_factory=dict)
-    ending: Ending | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)
+    best: State = field(default_factory=dict)
+    ending: Literal["finished", "early", "interrupted", "diverged"] | None = None
     chosen: Any = None
 
     # -- what models use -----------------------------------------------------------------------
@@ -303,16 +232,17 @@ class TrainingRun:
 
         A refit keeps those of the fit before it, as it keeps the epoch.
         """
-        chosen = settings.for_log(LogSizes.of(self.log))
+        given: Any = settings
+        chosen = given.for_log(LogSizes.of(self.log))
         if type(self.previous) is type(settings):
             kept = {
                 name: getattr(self.previous, name)
                 for name, value in values_of(settings).items()
                 if value is None and getattr(chosen, name, None) is not None
             }
-            chosen = replace(chosen, **kept)  # type: ignore[type-var]
+            chosen = replace(chosen, **kept)
         self.chosen = chosen
-        return chosen
+        return chosen  # type: ignore[no-any-return]
 
     def problem(self, settings: WeightSettings) -> Problem:
         """Return the interactions that triples are drawn from."""
@@ -324,11 +254,17 @@ class TrainingRun:
 
         return Problem.of(self.log, settings.event_weights)
 
-    def solver(self, kind: Solver, problem: Any, settings: Any) -> Trainable:
+    def solver(self, kind: Callable[[Any, Any], Trainable], problem: Any, settings: Any) -> Any:
         """Make a solver in this process, or one that is spread over the cluster of the options."""
         if self.options.cluster is None:
             return kind(problem, settings)
         return self.options.cluster.spread(kind, problem, settings)
+
+    def with_trend(self, learned: FittedScorer) -> FittedScorer:
+        """Add the trend to scores, if there is one."""
+        return learned if self.trend is None else self.trend.add_to(learned)
+
+    # -- training ------------------------------------------------------------------------------
 
     def run(
         self,
@@ -339,163 +275,122 @@ class TrainingRun:
         """Train, and return the best epoch by validation, or the last one without validation.
 
         Args:
-            trainable: What to train.
+            trainable: What to train; it ends with the state that is returned.
             settings: Those of the model.
             snapshot: Makes a scorer from tensors; later epochs must not change it.
 
         Raises:
-            DivergedRunError: Training diverged; the error has what was learned before.
+            DivergedRunError: The loss became NaN, infinite or exploded, or a tensor is not finite;
+                the error has what was learned before.
         """
-        if self.validation is not None:
-            from transcf.evaluation.validation import as_validation
+        from transcf.interrupts import stop_on_interrupt
+        from transcf.models.checkpoint import DistributedTrainable, restore, state_of
+        from transcf.models.progress import ProgressBar
 
-            users = settings.validation_users
-            self.judge = as_validation(self.log, self.validation, users).sampled(users)
-        self.validate_every = settings.validate_every or max(
-            1, round(settings.epochs / _VALIDATIONS)
-        )
-        self.epochs, self.patience = self.last_epoch or settings.epochs, settings.patience
-        self.fingerprint = self._fingerprint(settings)
+        self._prepare(settings)
+        bar = ProgressBar(self.name, self._epochs, "epochs", self.options.progress)
 
         def learned(tensors: Arrays) -> FittedScorer:
             return self.with_trend(snapshot(tensors, self.known, settings))
 
         try:
-            self.loop(trainable, learned)
+            store = self._open_checkpoint(trainable, settings)
+            if isinstance(trainable, DistributedTrainable) and bar.is_shown:
+                trainable.watch(bar.remark)
+            with stop_on_interrupt() as request, bar, on_compile(bar.note_compiling):
+                while self.ending is None and not self._is_done(settings.patience):
+                    # Without validation the state before the epoch is what to fall back on.
+                    validated = self.best if self.judge is not None else {}
+                    fallback = validated or state_of(trainable, copied=True)
+                    number, started = len(self.records) + 1, clock()
+                    stats = trainable.run_epoch(number)
+                    seconds = clock() - started
+                    if self._has_diverged(stats, trainable):
+                        restore(trainable, fallback)
+                        self._diverge(number, stats.loss)
+                    epoch = Epoch(number, lambda: learned(trainable.tensors()))
+                    self._record(epoch, stats, seconds)
+                    if epoch.metric is not None and self.best_epoch == number:
+                        self.best = state_of(trainable, copied=True)
+                    bar.update(self.records[-1], stats.remark)
+                    self._report_epoch(epoch)
+                    is_asked = request.asked  # read once: an interrupted run writes a checkpoint
+                    if store is not None:
+                        is_last = is_asked or self._is_done(settings.patience)
+                        store.write_if_due(self.records, trainable, self.best, is_last)
+                    self.ending = "interrupted" if is_asked else None
+            if self.ending is None:
+                self.ending = "early" if len(self.records) < self._epochs else "finished"
+            if self.best:
+                restore(trainable, self.best)
             return learned(trainable.tensors())
         except DivergedRunError as error:
             if self.records:
                 error.learned = learned(trainable.tensors())
             raise
         finally:
-            if self.ending is not None:
-                self.report |= self._facts()
-            if isinstance(trainable, DistributedTrainable):
-                trainable.close()
-                self.report["cluster"] = trainable.facts()
+            self._report(trainable)
 
-    def with_trend(self, learned: FittedScorer) -> FittedScorer:
-        """Add the trend to scores, if there is one."""
-        return learned if self.trend is None else self.trend.add_to(learned)
+    def _prepare(self, settings: IterationSettings) -> None:
+        """Take over how long to train, and how to validate."""
+        if self.validation is not None:
+            from transcf.evaluation.validation import as_validation
 
-    # -- what came of it -----------------------------------------------------------------------
+            users = settings.validation_users
+            self.judge = as_validation(self.log, self.validation, users).sampled(users)
+        often = max(1, round(settings.epochs / _VALIDATIONS))
+        self._validate_every = settings.validate_every or often
+        self._epochs = self.last_epoch or settings.epochs
+        limit = self.options.max_seconds
+        self._last_start = math.inf if limit is None else process_time() + limit
 
-    @property
-    def best_epoch(self) -> int:
-        """The first epoch with the best metric; the last epoch without validation."""
-        scored = [
-            (r["metric"], -int(r["epoch"] or 0)) for r in self.records if r["metric"] is not None
-        ]
-        return -max(scored)[1] if scored else len(self.records)
+    def _open_checkpoint(
+        self, trainable: Trainable, settings: IterationSettings
+    ) -> CheckpointFile | None:
+        """Resume from a checkpoint if the options say so; return where to write others."""
+        from transcf.models.checkpoint import CheckpointFile, restore
 
-    @property
-    def best_metric(self) -> float | None:
-        """Validation metric of the epoch that is kept; None without validation."""
-        return max((r["metric"] for r in self.records if r["metric"] is not None), default=None)
-
-    @property
-    def history(self) -> pl.DataFrame:
-        """Table `epoch, loss, metric, samples, seconds, validation_seconds`."""
-        return pl.DataFrame(self.records, schema=_SCHEMA, orient="row")
-
-    def _facts(self) -> dict[str, Any]:
-        history = self.history
-        return {
-            "best_epoch": self.best_epoch,
-            "ending": self.ending,
-            "training_seconds": round(float(history["seconds"].sum()), 3),
-            "validation_seconds": round(float(history["validation_seconds"].sum()), 3),
-        }
-
-    # -- the loop ------------------------------------------------------------------------------
-
-    def loop(self, trainable: Trainable, snapshot: Callable[[Arrays], Scorer]) -> None:
-        """Run epochs, and leave the best validated tensors (or the last ones) in `trainable`.
-
-        Raises:
-            DivergedRunError: The loss became NaN, infinite or exploded; `trainable` then holds
-                the best tensors before that.
-        """
-        from transcf.interrupts import stop_on_interrupt
-        from transcf.models.checkpoint import Checkpoint, CheckpointFile
-        from transcf.models.progress import ProgressBar
-
-        options, store = self.options, None
-        if options.checkpoint is not None:
-            store = CheckpointFile(options.checkpoint, self.fingerprint, options.checkpoint_seconds)
+        options = self.options
+        if options.checkpoint is None:
+            return None
+        store = CheckpointFile(
+            options.checkpoint, self._fingerprint(settings), options.checkpoint_seconds
+        )
         # Read without `resume` as well: the checkpoint of another run is not replaced.
-        stored = None if store is None or options.fresh else store.read()
+        stored = None if options.fresh else store.read()
         if stored is not None and options.resume:
             self.records, self.best = stored.history, stored.best
-            _restore(trainable, stored.current)
-        progress = ProgressBar(self.name, self.epochs, "epochs", options.progress)
+            restore(trainable, stored.current)
+        return store
 
-        def note_compiling(is_compiling: bool) -> None:
-            progress.note("compiling kernels, once for this installation" if is_compiling else "")
-
-        if isinstance(trainable, DistributedTrainable) and progress.is_shown:
-            trainable.watch(progress.remark)
-        with stop_on_interrupt() as request, progress as bar, on_compile(note_compiling):
-            while not self._is_done():
-                epoch = self._run_epoch(trainable, snapshot, bar)
-                if options.on_epoch is not None:
-                    options.on_epoch(epoch)
-                epoch.close()
-                was_asked = request.asked  # read once: an interrupted run also writes a checkpoint
-                if store is not None and (self._is_done() or was_asked or store.is_due()):
-                    present = _present(trainable)
-                    store.write(Checkpoint(len(self.records), self.records, present, self.best))
-                if was_asked:
-                    self.ending = "interrupted"
-                    break
-        if self.ending is None:
-            self.ending = "early" if len(self.records) < self.epochs else "finished"
-        if self.best:
-            _restore(trainable, self.best)
-
-    def _is_done(self) -> bool:
-        """Whether all epochs are done, or none was better for too long."""
-        if len(self.records) >= self.epochs:
+    def _is_done(self, patience: int | None) -> bool:
+        """Whether all epochs are done, none was better for too long, or the time is up."""
+        if len(self.records) >= self._epochs or (
+            self.records and process_time() > self._last_start
+        ):
             return True
-        if self.patience is None:
+        if patience is None:
             return False
-        best = self.best_epoch
-        since = [r for r in self.records[best:] if r["metric"] is not None]
-        return len(since) >= self.patience
+        since = [r for r in self.records[self.best_epoch :] if r["metric"] is not None]
+        return len(since) >= patience
 
-    def _run_epoch(
-        self, trainable: Trainable, snapshot: Callable[[Arrays], Scorer], bar: ProgressBar
-    ) -> Epoch[Scorer]:
-        """Run, validate and record one epoch; keep its tensors if it is the best so far."""
-        # Without validation the state before the epoch is what to fall back on.
-        fallback = self.best if self.judge is not None and self.best else _copy(trainable)
-        number, started = len(self.records) + 1, clock()
-        stats = trainable.run_epoch(number)
-        seconds = clock() - started
-        if self._has_diverged(stats, trainable):
-            _restore(trainable, fallback)
-            self._diverge(number, stats.loss)
-        is_due = number % self.validate_every == 0 or number == self.epochs
-        epoch, started = Epoch(number, lambda: snapshot(trainable.tensors())), clock()
+    def _record(self, epoch: Epoch[Any], stats: EpochStats, seconds: float) -> None:
+        """Validate an epoch if it is time to, and record its figures."""
+        started, number = clock(), epoch.number
+        is_due = number % self._validate_every == 0 or number == self._epochs
         if self.judge is not None and is_due:
             epoch.metric = self.judge(epoch.snapshot)
-        self.records.append(
-            {
-                "epoch": number,
-                "loss": stats.loss,
-                "metric": epoch.metric,
-                "samples": stats.samples,
-                "seconds": seconds,
-                "validation_seconds": clock() - started,
-            }
-        )
-        if epoch.metric is not None and self.best_epoch == number:
-            self.best = _copy(trainable)
-        per_second = stats.samples / max(seconds, 1e-9)
-        bar.update(number, stats.loss, epoch.metric, per_second, stats.remark)
-        return epoch
+        found = (number, stats.loss, epoch.metric, stats.samples, seconds, clock() - started)
+        self.records.append(dict(zip(_SCHEMA, found, strict=True)))
+
+    def _report_epoch(self, epoch: Epoch[Any]) -> None:
+        if self.options.on_epoch is not None:
+            self.options.on_epoch(epoch)
+        epoch.close()
 
     def _has_diverged(self, stats: EpochStats, trainable: Trainable) -> bool:
+        from transcf.models.checkpoint import DistributedTrainable
+
         if not math.isfinite(stats.loss):
             return True
         # Other processes check their tensors themselves.
@@ -516,39 +411,51 @@ class TrainingRun:
         )
 
     def _fingerprint(self, settings: IterationSettings) -> str:
-        """Return a digest of all that the run depends on."""
+        """Return a digest of model, settings and data, which protects checkpoints of other runs."""
         values = {k: v for k, v in values_of(settings).items() if k not in self.resumable}
-        judge = None if self.judge is None else [self.validate_every, self.judge.fingerprint]
+        judge = None if self.judge is None else [self._validate_every, self.judge.fingerprint]
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps([__version__, values, judge], sort_keys=True, default=np.generic.item)
         digest = hashlib.sha256(text.encode())
         if not isinstance(self.log, Interactions):
             digest.update(self.log.digest.encode())
         else:
-            digest.update(self.log.by_user.indptr.tobytes())
-            digest.update(self.log.by_user.indices.tobytes())
-            digest.update(self.known.histories.items.tobytes())
-            for column in (self.log.timestamps, self.log.ratings):  # weights of events
-                if column is not None:
-                    digest.update(column.tobytes())
+            by_user, histories = self.log.by_user, self.known.histories
+            weights = (self.log.timestamps, self.log.ratings)
+            for column in (by_user.indptr, by_user.indices, histories.items, *weights):
+                digest.update(b"" if column is None else column.tobytes())
         return f"{type(settings).__name__}-{digest.hexdigest()}"
 
+    # -- what came of it -----------------------------------------------------------------------
 
-def _present(trainable: Trainable) -> Arrays | RemoteState:
-    """Return the present state, valid until the next epoch."""
-    return trainable.state() if isinstance(trainable, DistributedTrainable) else trainable.tensors()
+    @property
+    def best_epoch(self) -> int:
+        """The first epoch with the best metric; the last epoch without validation."""
+        scored = [(r["metric"], -r["epoch"]) for r in self.records if r["metric"] is not None]
+        return -max(scored)[1] if scored else len(self.records)
 
+    @property
+    def best_metric(self) -> float | None:
+        """Validation metric of the epoch that is kept; None without validation."""
+        return max((r["metric"] for r in self.records if r["metric"] is not None), default=None)
 
-def _copy(trainable: Trainable) -> Arrays | RemoteState:
-    """Return the present state, unchanged by later epochs."""
-    present = _present(trainable)
-    if isinstance(present, dict):
-        return {name: tensor.copy() for name, tensor in present.items()}
-    return present
+    @property
+    def history(self) -> pl.DataFrame:
+        """Table `epoch, loss, metric, samples, seconds, validation_seconds`."""
+        return pl.DataFrame(self.records, schema=_SCHEMA, orient="row")
 
+    def _report(self, trainable: Trainable) -> None:
+        """Report what the training took, and end the processes that it was spread over."""
+        from transcf.models.checkpoint import DistributedTrainable
 
-def _restore(trainable: Trainable, state: Arrays | RemoteState) -> None:
-    if isinstance(state, dict):
-        trainable.load_tensors(state)
-    elif isinstance(trainable, DistributedTrainable):
-        trainable.load_state(state)
+        if self.ending is not None:
+            history = self.history
+            self.report |= {
+                "best_epoch": self.best_epoch,
+                "ending": self.ending,
+                "training_seconds": round(float(history["seconds"].sum()), 3),
+                "validation_seconds": round(float(history["validation_seconds"].sum()), 3),
+            }
+        if isinstance(trainable, DistributedTrainable):
+            trainable.close()
+            self.report["cluster"] = trainable.facts()

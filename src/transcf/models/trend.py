@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.training import Held
-    from transcf.retrieval.sums import SumForm, SumView
+    from transcf.retrieval.sums import SumForm
 
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
@@ -71,23 +71,14 @@ NO_VALIDATION = "there are no validation data to choose it by"
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """What is added to the scores of items.
-
-    Attributes:
-        strength: The parameter `trend`.
-        prior: z, (n_items,) float64; 0 for items without training interactions.
-    """
+    """A trend set by hand: `strength` times the `prior` z, (n_items,); 0 without events."""
 
     strength: float
     prior: Array
 
     @classmethod
     def of(cls, log: Interactions, settings: object) -> Trend | None:
-        """Compute the prior of a log; None if the settings have no trend.
-
-        Raises:
-            ParameterError: There is a trend and the log has no timestamps.
-        """
+        """Compute the prior of a log; None without a trend. A log without times raises."""
         if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
             return None
         given = settings.event_weights
@@ -152,12 +143,8 @@ class AutoTrend:
     def after(self, log: Interactions, old: TrainingData, new: TrainingData) -> AutoTrend:
         """Return the trend after further events, which count as later than all before.
 
-        Pairs of a user and an item that were known before change nothing.
-
-        Args:
-            log: The events, in the order of the log where they have no times.
-            old: The training data without them.
-            new: The training data with them.
+        Pairs of a user and an item that were known before change nothing. `old` is the training
+        data without the events of `log`, `new` with them.
         """
         recent = np.zeros(len(new.items))
         recent[new.items.rows(old.items.series)] = self.recent
@@ -195,16 +182,10 @@ def with_auto_trend(
     validation: Held,
     kept: AutoTrend | None,
 ) -> tuple[FittedScorer, dict[str, Any]]:
-    """Add an automatic trend to what a model has learned.
+    """Add an automatic trend, chosen on validation data, to what a model has learned.
 
-    Args:
-        learned: What the model has learned.
-        log: The training data.
-        validation: Validation data, which choose the trend.
-        kept: The trend of the fit before a refit; its strength and half-life are kept.
-
-    Returns:
-        The scorer, with the trend if there is one, and what the report says of it.
+    Returns the scorer, and what the report says. A refit gives the trend before it in `kept`:
+    strength and half-life stay.
     """
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
@@ -221,6 +202,19 @@ def with_auto_trend(
         return _choose(learned, log, validation)
     except EvaluationError as error:
         return learned, _no_trend(f"it cannot be validated: {error}")
+
+
+def with_counts_of(learned: FittedScorer, before: FittedScorer, log: Interactions) -> FittedScorer:
+    """Return a refitted scorer whose trend goes on from the counts before the refit.
+
+    For logs without the times of old events: new ones are added to the counts, as `partial_fit`
+    does.
+    """
+    old, new = trend_of(before), trend_of(learned)
+    if old is None or new is None or not isinstance(learned, WithItemOffsets):
+        return learned
+    trend = replace(old, spread=new.spread).after(log, before.known, learned.known)
+    return trend.add_to(learned.inner)
 
 
 def _no_trend(reason: str) -> dict[str, Any]:
@@ -257,13 +251,7 @@ def _choose(
 
 
 def paired_gain(judge: Validation, without: Array, better: Array) -> tuple[bool, dict[str, Any]]:
-    """Return whether a change gains more than two standard errors over users, and the figures.
-
-    Args:
-        judge: What computed the metrics.
-        without: The metric of each user without the change, (n_users,).
-        better: The same with it.
-    """
+    """Return whether metrics of users gain more than two standard errors, and the figures."""
     gains = better - without
     error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
     figures = {
@@ -277,12 +265,7 @@ def paired_gain(judge: Validation, without: Array, better: Array) -> tuple[bool,
 
 
 def coordinate_search(metric: Callable[[float, float], float]) -> tuple[float, float]:
-    """Return half-life and strength with the best metric, searched one after the other.
-
-    Example:
-        >>> coordinate_search(lambda half_life, strength: -abs(half_life - 0.1) - abs(strength - 3))
-        (0.1, 3.0)
-    """
+    """Return half-life and strength with the best metric, searched one after the other."""
     best, before = _START, None
     while best != before:
         before = best
@@ -318,31 +301,29 @@ def typical_spread(learned: FittedScorer) -> float:
 
 
 class WithItemOffsets(FittedScorer):
-    """`score(u, i) = inner score + offset_i`; everything else is that of the inner scorer.
-
-    Args:
-        inner: The scorer without offsets.
-        offset: (n_items,) float32.
-        trend: The automatic trend that the offsets are computed from, or None.
-    """
+    """`score(u, i) = inner score + offset_i`; everything else is that of the inner scorer."""
 
     def __init__(self, inner: FittedScorer, offset: Scores, trend: AutoTrend | None = None) -> None:
         super().__init__(inner.known, inner.name)
         self.inner, self.offset, self.trend = inner, offset, trend
-
-    def _shifted(self, scorer: Scorer) -> SumView:
-        from transcf.retrieval.sums import SumView
-
-        return SumView(scorer.name, [scorer], [1.0], self.offset)
 
     @cached_property
     def _biased(self) -> FittedScorer | None:
         """The inner scorer with the offsets in its item bias, which is faster; None without one."""
         return self.inner.with_bias(self.offset)
 
+    def _shifted(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
+        """Return a scorer of the inner one, with the offsets."""
+        from transcf.retrieval.sums import SumView
+
+        if self._biased is not None:
+            return scorer_of(self._biased)
+        scorer = scorer_of(self.inner)
+        return SumView(scorer.name, [scorer], [1.0], self.offset)
+
     @cached_property
-    def _view(self) -> FittedScorer | SumView:
-        return self._biased or self._shifted(self.inner)
+    def _view(self) -> Scorer:
+        return self._shifted(lambda inner: inner)
 
     def _delegate(self) -> Scorer:
         return self._view
@@ -371,21 +352,15 @@ class WithItemOffsets(FittedScorer):
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""
-        if self._biased is not None:
-            return self._biased.fold_in(histories)
-        return self._shifted(self.inner.fold_in(histories))
+        return self._shifted(lambda inner: inner.fold_in(histories))
 
     def with_histories(self, histories: Histories) -> Scorer:
         """Score the same users with other histories."""
-        if self._biased is not None:
-            return self._biased.with_histories(histories)
-        return self._shifted(self.inner.with_histories(histories))
+        return self._shifted(lambda inner: inner.with_histories(histories))
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score new users after some steps of training."""
-        if self._biased is not None:
-            return self._biased.fold_in_with_sgd(histories, steps)
-        return self._shifted(self.inner.fold_in_with_sgd(histories, steps))
+        return self._shifted(lambda inner: inner.fold_in_with_sgd(histories, steps))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return those of the inner scorer; the offset is part of the rest."""
@@ -426,13 +401,7 @@ def restored(
 ) -> FittedScorer:
     """Make a fitted scorer from the arrays of a folder, with offsets and a trend if it has some.
 
-    Args:
-        arrays: Those of the folder.
-        known: The training data.
-        restore: Makes the scorer from the arrays of the model itself.
-
-    Raises:
-        ValueError: Offsets or counts are not one number for each item.
+    `restore` makes the scorer from the arrays of the model itself. Wrong shapes are a ValueError.
     """
     if _OFFSETS not in arrays:
         return restore(arrays)

@@ -2,9 +2,12 @@
 
 `Problem` holds the interactions, `StratumLayout` the groups of users and blocks of items.
 `StratumBuilder` sorts the interactions into the strata of an epoch, and `PairwiseSolver` trains.
-Items are assigned to blocks
-that fit into a cache, and both items of a triple come from one block. Blocks are drawn again in
-every epoch, so each pair of items meets as often as any other.
+Items are assigned to blocks that fit into a cache, and both items of a triple come from one block.
+Blocks are drawn again in every epoch, so each pair of items meets as often as any other.
+
+What a step does depends on the class of what `PairwiseSolver._rates` returns. The kernel of a step
+is registered for that class with `visits_of` (`kernels/rounds.py`): `kernels/translation.py` for
+TransCF, `kernels/pairwise.py` for BPR, AoBPR and CML.
 
 An epoch is a function of (vectors, seed, epoch number): what is drawn and summed depends neither on
 earlier epochs nor on the number of threads.
@@ -12,11 +15,12 @@ earlier epochs nor on the number of threads.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +29,11 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.pairwise import HingeExtra, HingeRates, LogisticRates, NoExtra
-from transcf.kernels.ranked_draws import RankedRates, Rankings
+from transcf.kernels.pairwise import NoExtra
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
-from transcf.kernels.rows import padded_width, unpadded
+from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
-from transcf.models.communicator import Communicator, LazyShard, sums_of
+from transcf.models.communicator import Communicator, LazyShard
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.factors import first_vectors
 from transcf.models.families import TripleSettings
@@ -171,6 +174,11 @@ class StratumLayout:
         """Number of groups of this shard."""
         return len(self.groups) - 1
 
+    def cuts(self, parts: int) -> list[int]:
+        """Divide the rounds of an epoch into at most so many parts; returns their boundaries."""
+        cuts: list[int] = np.unique(np.linspace(0, self.n_blocks, parts + 1).astype(int)).tolist()
+        return cuts
+
     def part(self, first: int, end: int) -> Self:
         """Return the groups first..end-1, with users renumbered from 0."""
         users = slice(int(self.groups[first]), int(self.groups[end]))
@@ -207,15 +215,12 @@ class StratumBuilder:
         """Fill `strata` for an epoch; returns the item rows in block order, (n_active,) int32."""
         problem, strata = self._problem, self.strata
         order = deal_items(problem.active_items, seed, epoch)
-        n_groups, n_blocks = len(strata.groups) - 1, len(strata.starts) - 1
-        block, slot = np.zeros((2, problem.n_items), np.int32)
-        visits, entries = np.zeros((2, n_groups, n_blocks), np.int64)
+        block, slot = locate(order, strata.starts, problem.n_items)
         indptr, indices = problem.user_indptr, problem.user_indices
-        locate(order, strata.starts, block, slot)
-        count_strata(indptr, indices, strata.groups, block, visits, entries)
+        n_blocks = len(strata.starts) - 1
+        visits, entries = count_strata(indptr, indices, strata.groups, block, n_blocks)
         np.cumsum(visits, out=strata.visits[1:])
-        begins = np.cumsum(entries) - entries.ravel()
-        fill_strata(indptr, indices, problem.weights, block, slot, begins, strata)
+        fill_strata(indptr, indices, problem.weights, block, slot, entries, strata)
         n_visits = strata.visits[-1]
         strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
         return order
@@ -237,17 +242,22 @@ S = TypeVar("S", bound=TripleSettings)
 
 
 class PairwiseSolver(ABC, Generic[S]):
-    """Trains vectors of users and items; a `Trainable`.
+    """Trains vectors of users and items and item biases; a `Trainable`.
 
-    A subclass defines the step (`_rates`), and what else an epoch does.
+    A subclass defines the step (`_rates`), and what else an epoch does. Vectors are trained in
+    packed rows, padded to whole SIMD lanes, items in the order of blocks.
 
     Args:
         problem: The interactions.
         settings: Those of the model.
         dtype: float32, or float64 to compare with formulas.
         layout: Groups and blocks of a shard, if a process has some of the users only.
-        comm: The communicator, in that case.
+        comm: The communicator, in that case; vectors come by `load_tensors` then.
     """
+
+    #: Vectors in the row of a user and of an item, of which the first is learned.
+    _user_vectors: ClassVar[int] = 1
+    _item_vectors: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -257,20 +267,18 @@ class PairwiseSolver(ABC, Generic[S]):
         layout: StratumLayout | None = None,
         comm: Communicator | None = None,
     ) -> None:
-        self._problem, self._settings = problem, settings
-        self._layout, self._comm = (
-            layout or self.layout(problem, settings),
-            comm or Communicator(),
-        )
-        self._tensors = _first_tensors(problem, settings, dtype) if comm is None else {}
+        self._problem, self._settings, self._dtype = problem, settings, dtype
+        self._layout = layout or self.layout(problem, settings)
+        self._comm = comm or Communicator()
+        self._tensors = first_tensors(problem, settings, dtype) if comm is None else {}
         sizes = np.maximum(1, np.diff(problem.user_indptr))
         self._samples_per_item = (self._layout.samples / sizes).astype(np.float32)
         self._dim = padded_width(settings.dim)
         self._builder = StratumBuilder(problem, self._layout)
         n_active = len(problem.active_items)
-        self._rows: PackedRows[NoExtra] = PackedRows(
-            users=aligned_zeros((problem.n_users * self._dim,), dtype),
-            items=aligned_zeros((n_active * self._dim,), dtype),
+        self._rows: PackedRows[Any] = PackedRows(
+            users=aligned_zeros((problem.n_users * self._user_vectors * self._dim,), dtype),
+            items=aligned_zeros((n_active * self._item_vectors * self._dim,), dtype),
             bias=np.zeros(n_active, dtype),
             extra=NoExtra(),
         )
@@ -279,7 +287,8 @@ class PairwiseSolver(ABC, Generic[S]):
     def layout(cls, problem: Problem, settings: S, block_bytes: int = BLOCK_BYTES) -> StratumLayout:
         """Divide all users into groups and all items into blocks."""
         samples = problem.samples_of_users(settings.samples_per_user)
-        return StratumLayout.of(problem, padded_width(settings.dim), samples, block_bytes)
+        width = cls._item_vectors * padded_width(settings.dim)
+        return StratumLayout.of(problem, width, samples, block_bytes)
 
     def tensors(self) -> Arrays:
         """Return `user_vectors`, `item_vectors` and `item_bias`."""
@@ -292,70 +301,77 @@ class PairwiseSolver(ABC, Generic[S]):
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; tensors that were returned before do not change."""
-        order = self._builder.deal(self._settings.random_state, number)
-        strata = self._builder.strata
+        seed, rate = self._settings.random_state, self._settings.rate_at(number)
+        order, strata = self._builder.deal(seed, number), self._builder.strata
         self._pack(order)
-        dtype = self._rows.users.dtype
-        rates = self._rates(dtype.type, self._settings.rate_at(number))
+        rates, samples = self._rates(self._dtype, rate), self._samples_per_item
         totals = np.zeros((len(strata.visits) - 1, 3))
         for begin, end in pairwise(self._cuts()):
-            rows = PackedRows(*self._rows[:3], extra=self._prepare(dtype))
-            rounds = Rounds(
-                self._settings.random_state, number, begin, end, self._layout.first_group
-            )
-            run = partial(self._run, rates, rows, totals)
+            rows = self._rows._replace(extra=self._prepare())
+            run = partial(run_rounds, rates, rows, self._dim, strata, samples, totals=totals)
+            rounds = Rounds(seed, number, begin, end, self._layout.first_group)
             self._comm.run_rounds(run, rows, strata, rounds)
-        loss, triples = sums_of(self._comm.all_of(totals)[0])
-        self._unpack(order, triples, self._settings.rate_at(number))
-        return EpochStats(loss / max(1, triples), triples)
-
-    def _run(self, rates: Any, rows: PackedRows[Any], totals: Array, rounds: Rounds) -> None:
-        strata, samples = self._builder.strata, self._samples_per_item
-        run_rounds(rates, rows, self._dim, strata, samples, rounds, totals)
+            self._settle(rates)
+        loss, _, triples = np.sum(self._comm.all_of(totals)[0], axis=0).tolist()
+        finite = self._unpack(order, int(triples), rate)
+        return EpochStats(loss / max(1, triples) if finite else math.nan, int(triples))
 
     # -- what a subclass defines -------------------------------------------------------------
 
     @abstractmethod
-    def _rates(
-        self, number: type[np.floating[Any]], rate: float
-    ) -> LogisticRates | RankedRates | HingeRates:
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> Any:
         """Return the step sizes of an epoch, as numbers of a type; their class selects the step."""
 
     def _cuts(self) -> list[int]:
         """Return the rounds before which `_prepare` is called, and the number of rounds."""
-        return [0, len(self._builder.strata.starts) - 1]
+        return [0, self._layout.n_blocks]
 
-    @abstractmethod
-    def _prepare(self, dtype: npt.DTypeLike) -> NoExtra | HingeExtra | Rankings:
+    def _prepare(self) -> Any:
         """Prepare the next rounds; return further arrays that their steps read."""
+        return NoExtra()
 
-    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> None:
-        """Change the vectors of users and of active items at the end of an epoch, in place."""
+    def _settle(self, rates: Any) -> None:
+        """Finish the rounds before the next ones are prepared."""
+
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> bool:
+        """Change the vectors of users and of active items at the end of an epoch, in place.
+
+        Returns:
+            Whether their norms are finite.
+        """
+        return True
 
     # -- packed rows -------------------------------------------------------------------------
 
-    def _pack(self, order: Array) -> None:
-        """Copy the vectors into padded rows, items in the order of blocks."""
-        rows, dim = self._rows, self._settings.dim
-        rows.users.reshape(-1, self._dim)[:, :dim] = self._tensors["user_vectors"]
-        rows.items.reshape(-1, self._dim)[:, :dim] = self._tensors["item_vectors"][order]
-        rows.bias[:] = self._tensors["item_bias"][order]
+    def _views(self) -> tuple[Array, Array]:
+        """Return the learned vectors in the packed rows, (n_users, dim) and (n_active, dim)."""
+        users = self._rows.users.reshape(-1, self._user_vectors, self._dim)
+        items = self._rows.items.reshape(-1, self._item_vectors, self._dim)
+        return users[:, 0, : self._settings.dim], items[:, 0, : self._settings.dim]
 
-    def _unpack(self, order: Array, triples: int, rate: float) -> None:
+    def _pack(self, order: Array) -> None:
+        """Copy the vectors into packed rows."""
+        users, items = self._views()
+        copy_rows(users, self._tensors["user_vectors"])
+        copy_rows(items, self._tensors["item_vectors"], order)
+        self._rows.bias[:] = self._tensors["item_bias"][order]
+
+    def _unpack(self, order: Array, triples: int, rate: float) -> bool:
         """Copy the vectors back; items without interactions do not change."""
-        dim = self._settings.dim
-        users = unpadded(self._rows.users, self._dim, dim)
-        trained = unpadded(self._rows.items, self._dim, dim)
-        self._finish(users, trained, triples, rate)
+        users, trained = (np.empty(view.shape, view.dtype) for view in self._views())
+        for copy, view in zip((users, trained), self._views(), strict=True):
+            copy_rows(copy, view)
+        finite = self._finish(users, trained, triples, rate)
         items, bias = self._tensors["item_vectors"].copy(), self._tensors["item_bias"].copy()
         items[order], bias[order] = trained, self._rows.bias
         self._tensors = {"user_vectors": users, "item_vectors": items, "item_bias": bias}
+        return finite
 
 
-def _first_tensors(
-    problem: Problem, settings: TripleSettings, dtype: type[np.floating[Any]]
+def first_tensors(
+    problem: Problem, settings: TripleSettings, dtype: npt.DTypeLike = np.float32
 ) -> Arrays:
-    """Draw the first vectors."""
+    """Draw normal vectors of standard deviation `init_scale`; biases are 0."""
     shape = (problem.n_users, problem.n_items)
     generator = np.random.default_rng(settings.random_state)
     users, items = first_vectors(shape, settings.dim, settings.init_scale, generator, dtype)

@@ -5,7 +5,7 @@ from transcf.paper.classes import classification
 from transcf.paper.closer import closer, variety
 from transcf.paper.maps import likeness, maps
 from transcf.paper.spaces import Pairs, Space, space_of
-from transcf.paper.tastes import tastes, toy
+from transcf.paper.tastes import tastes
 
 __all__ = [
     "Analysis",
@@ -17,6 +17,5 @@ __all__ = [
     "maps",
     "space_of",
     "tastes",
-    "toy",
     "variety",
 ]

@@ -43,10 +43,7 @@ WHAT = {
     "map": "t-SNE of vectors by category",
     "likeness": "how similar vectors of two categories are",
     "tastes": "which categories a user is near to",
-    "toy": "an example in two dimensions, on synthetic data",
 }
-#: The analyses of "all": those of a model.
-ABOUT_MODELS = tuple(name for name in WHAT if name != "toy")
 #: Default of the number of pairs that random forests are fitted on.
 MAX_PAIRS = 2000
 _MAX_DISTANCES = 30_000  # pairs of a log whose distances are computed
@@ -127,7 +124,7 @@ def check_what(names: Iterable[str]) -> tuple[str, ...]:
             raise ParameterError(
                 f"There is no analysis {shown(name)}: use all, or some of {', '.join(WHAT)}."
             )
-        found += ABOUT_MODELS if name == "all" else (name,)
+        found += WHAT if name == "all" else (name,)
     return tuple(dict.fromkeys(found))
 
 
@@ -189,14 +186,12 @@ class Subject:
         from transcf.paper.classes import classification
         from transcf.paper.closer import closer, variety
         from transcf.paper.maps import likeness, maps
-        from transcf.paper.tastes import tastes, toy
+        from transcf.paper.tastes import tastes
 
         (name,), seed = check_what([name]), self.random_state
         match name:
             case "variety":
                 return variety(self.log)
-            case "toy":
-                return toy(random_state=seed)
             case "closer":
                 some = self.pairs.at_most(_MAX_DISTANCES, np.random.default_rng(seed))
                 return closer(self.space, some, random_state=seed)

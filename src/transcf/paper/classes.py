@@ -7,8 +7,8 @@ vectors, so with random folds a forest can recognise the item instead of its cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ Target: TypeAlias = Literal["rating", "category"]
 Labels: TypeAlias = npt.NDArray[np.int64]
 
 _MAX_CATEGORIES = 10
-_FOLDS = 5
+#: Folds of the cross-validation.
+FOLDS = 5
 
 
 def classification(
@@ -57,15 +58,11 @@ def classification(
     names, labels = labels_of(pairs, target)
     chosen = balanced(labels, number, np.random.default_rng(random_state))
     some, classes = pairs.take(chosen), labels[chosen]
-    rows = []
-    constant = np.zeros((len(classes), 1), np.float32)
-    for name, values in (*_vectors(spaces, some).items(), ("random", constant)):
-        kind = _dummy if name == "random" else _forest
-        random_folds, item_folds = (
-            _cross_validate(kind, values, classes, groups, random_state)
-            for groups in (None, some.items)
-        )
-        rows.append((name, *random_folds, *item_folds))
+    random_folds, item_folds = (
+        accuracies(spaces, some, classes, by_item=by_item, random_state=random_state)
+        for by_item in (False, True)
+    )
+    rows = [(name, *figures, *item_folds[name]) for name, figures in random_folds.items()]
     columns = ("accuracy_percent", "spread", "other_items_percent", "other_items_spread")
     frame = pl.DataFrame(rows, ["vectors", *columns], orient="row")
     facts = {
@@ -73,11 +70,11 @@ def classification(
         "pairs": len(chosen),
         "pairs_of_a_class": len(chosen) // len(names),
         "items": len(np.unique(some.items)),
-        "folds": _FOLDS,
+        "folds": FOLDS,
     }
     notes = (
         f"{facts['pairs']:,} pairs of {facts['items']:,} items, {facts['pairs_of_a_class']:,} of "
-        f"each class ({', '.join(names)}); {_FOLDS} folds, mean and spread over them.",
+        f"each class ({', '.join(names)}); {FOLDS} folds, mean and spread over them.",
         "accuracy: random folds, as published. other items: no item is in two folds.",
     )
     title = f"{next(iter(spaces.values())).name}: {target} of a pair, predicted from its vector"
@@ -112,21 +109,23 @@ def frequent_categories(pairs: Pairs, number: int = _MAX_CATEGORIES) -> list[str
     return [pairs.names[place] for place in order if times[place]]
 
 
-def balanced(labels: Labels, number: int, generator: np.random.Generator) -> Labels:
+def balanced(
+    labels: Labels, number: float, generator: np.random.Generator, *, copies: bool = False
+) -> Labels:
     """Draw as many pairs of each class as the smallest has, at most `number` in all.
 
-    `labels` are classes from 0 on, -1 for none. Raises a `DataError` if the smallest class has too
-    few for the folds.
+    `labels` are classes from 0 on, -1 for none. With `copies` a pair may be drawn several times, as
+    in the published analysis. Raises a `DataError` if the smallest class has too few for the folds.
     """
     sizes = np.bincount(labels[labels >= 0])
-    each = min(int(sizes.min()), number // len(sizes))
-    if each < _FOLDS:
+    each = int(min(sizes.min(), number // len(sizes)))
+    if each < FOLDS:
         raise DataError(
-            f"The smallest class has {sizes.min():,} pairs, {each:,} would be used, and {_FOLDS} "
+            f"The smallest class has {sizes.min():,} pairs, {each:,} would be used, and {FOLDS} "
             "folds need as many at least: give more pairs."
         )
     drawn = [
-        generator.choice(np.flatnonzero(labels == label), each, replace=False)
+        generator.choice(np.flatnonzero(labels == label), each, replace=copies)
         for label in range(len(sizes))
     ]
     return np.concatenate(drawn)
@@ -145,37 +144,56 @@ def _vectors(spaces: Mapping[str, Space], pairs: Pairs) -> dict[str, Array]:
     return found
 
 
-def _forest(seed: int) -> Any:
+def accuracies(
+    spaces: Mapping[str, Space],
+    pairs: Pairs,
+    classes: Labels,
+    *,
+    by_item: bool,
+    trees: int | None = None,
+    folds: int = FOLDS,
+    random_state: int = 0,
+) -> dict[str, tuple[float, float]]:
+    """Return mean and spread over folds of the accuracy in per cent, by the name of the vectors.
+
+    Args:
+        spaces: Models by name.
+        pairs: Observed pairs.
+        classes: The class of each, (n,).
+        by_item: Whether no item is in two folds; else folds are random.
+        trees: Number of trees; None takes scikit-learn's default.
+        folds: How many of the five folds are computed.
+        random_state: Seed.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+    """
     try:
+        from sklearn.dummy import DummyClassifier
         from sklearn.ensemble import RandomForestClassifier
+        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
     except ImportError as error:
         raise MissingExtraError("Telling classes of pairs apart", "plots") from error
-    # Each tree has a seed of its own, so results do not depend on the number of threads.
-    return RandomForestClassifier(random_state=seed, n_jobs=thread_count())
-
-
-def _dummy(seed: int) -> Any:
-    from sklearn.dummy import DummyClassifier
-
-    return DummyClassifier(strategy="uniform", random_state=seed)
-
-
-def _cross_validate(
-    make: Callable[[int], Any], values: Array, classes: Labels, groups: Any, seed: int
-) -> tuple[float, float]:
-    """Return mean and spread over folds of the accuracy in per cent."""
-    scores = []
-    for fold, (train, test) in enumerate(_folds(classes, groups, seed)):
-        model = make(seed + fold).fit(values[train], classes[train])
-        scores.append(100 * float(model.score(values[test], classes[test])))
-    return float(np.mean(scores)), float(np.std(scores, ddof=1))
-
-
-def _folds(classes: Labels, groups: Any, seed: int) -> Iterator[tuple[Any, Any]]:
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    yield from kind(_FOLDS, shuffle=True, random_state=seed).split(classes, classes, groups)
+    size = {} if trees is None else {"n_estimators": trees}
+    kind, groups = (StratifiedGroupKFold, pairs.items) if by_item else (StratifiedKFold, None)
+    parts = kind(FOLDS, shuffle=True, random_state=random_state).split(classes, classes, groups)
+    numbered = list(enumerate(parts))[:folds]
+    constant = np.zeros((len(classes), 1), np.float32)
+    found = {}
+    for name, values in (*_vectors(spaces, pairs).items(), ("random", constant)):
+        scores = []
+        for fold, (train, test) in numbered:
+            if name == "random":
+                model = DummyClassifier(strategy="uniform", random_state=random_state + fold)
+            else:
+                # Each tree has a seed of its own: results do not depend on the number of threads.
+                model = RandomForestClassifier(
+                    random_state=random_state + fold, n_jobs=thread_count(), **size
+                )
+            model.fit(values[train], classes[train])
+            scores.append(100 * float(model.score(values[test], classes[test])))
+        found[name] = (float(np.mean(scores)), float(np.std(scores, ddof=1)) if folds > 1 else 0.0)
+    return found
 
 
 def _chart(title: str, frame: pl.DataFrame) -> Drawing:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
 from transcf.experiments.figures import Drawing, bars
-from transcf.kernels import Array
 from transcf.paper.analysis import Analysis
 from transcf.paper.spaces import Mask, Pairs, Space
 
@@ -21,33 +19,27 @@ _Z = 1.96  # 95 % of a normal distribution
 _FEW_RATINGS, _RARE = 5, 0.03  # more ratings than that: a rarer one is merged with the next
 _MAX_BARS = 12  # of the chart of variety
 
+#: Names of the two kinds of observed pairs.
+LEARNED_FROM, HELD_OUT = "observed, learned from", "observed, held out"
+
 Counts = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Share:
-    """A share of pairs in per cent, with its 95 % interval over users."""
+def share(hits: Mask, users: Rows) -> dict[str, float]:
+    """Return the share of hits in per cent with its 95 % interval over users, and their number.
 
-    percent: float
-    low: float
-    high: float
-    pairs: int
-
-    @classmethod
-    def of(cls, hits: Mask, users: Rows) -> Share:
-        """Compute the share; pairs of one user are not independent, users are.
-
-        The standard error is that of a ratio of sums over users: with h_u hits among the n_u pairs
-        of a user and the share p, sqrt(U / (U - 1) sum_u (h_u - p n_u)^2) / sum_u n_u.
-        """
-        share = float(hits.mean())
-        _, owners = np.unique(users, return_inverse=True)
-        residuals = np.bincount(owners, hits - share)
-        n_users = len(residuals)
-        variance = n_users / max(1, n_users - 1) * np.square(residuals).sum()
-        error = float(np.sqrt(variance) / len(hits))
-        low, high = max(0.0, share - _Z * error), min(1.0, share + _Z * error)
-        return cls(100 * share, 100 * low, 100 * high, len(hits))
+    Pairs of one user are not independent, users are: the standard error is that of a ratio of sums
+    over users. With h_u hits among the n_u pairs of a user and the share p, it is
+    sqrt(U / (U - 1) sum_u (h_u - p n_u)^2) / sum_u n_u.
+    """
+    percent = 100 * float(hits.mean())
+    _, owners = np.unique(users, return_inverse=True)
+    residuals = np.bincount(owners, 100 * hits - percent)
+    n_users = len(residuals)
+    variance = n_users / max(1, n_users - 1) * np.square(residuals).sum()
+    error = _Z * float(np.sqrt(variance) / len(hits))
+    low, high = max(0.0, percent - error), min(100.0, percent + error)
+    return {"closer_percent": percent, "low": low, "high": high, "number": len(hits)}
 
 
 def closer(space: Space, pairs: Pairs, *, random_state: int = 0) -> Analysis:
@@ -62,56 +54,69 @@ def closer(space: Space, pairs: Pairs, *, random_state: int = 0) -> Analysis:
     moves = space.translations(pairs.users, pairs.items)
     apart = space.differences(pairs.users, pairs.items)
     before, after = space.distances(apart, moves)
-    is_closer = before > after
     drawn = pairs.unobserved(space, generator)
     far_before, far_after = space.distances(space.differences(*drawn), space.translations(*drawn))
     permuted = space.distances(apart, moves[generator.permutation(len(moves))])
-    groups = {
-        "observed": (is_closer, pairs.users),
-        "observed, learned from": (is_closer[pairs.in_training], pairs.users[pairs.in_training]),
-        "observed, held out": (is_closer[~pairs.in_training], pairs.users[~pairs.in_training]),
-        "unobserved": (far_before > far_after, drawn[0]),
-        "observed, by the translation of another pair": (permuted[0] > permuted[1], pairs.users),
-    }
-    shares = {name: Share.of(*group) for name, group in groups.items() if len(group[0])}
-    portions = {
-        name: 100 * share.pairs / len(pairs) if name.startswith("observed") else None
-        for name, share in shares.items()
-    }
+    is_closer, learned = before > after, pairs.in_training
     by_rating = rating_groups(pairs)
-    rated = sum(int(members.sum()) for members in by_rating.values())
+    n, rated = len(pairs), sum(int(members.sum()) for members in by_rating.values())
+    groups: dict[str, tuple[Mask, Rows, int | None]] = {
+        "observed": (is_closer, pairs.users, n),
+        LEARNED_FROM: (is_closer[learned], pairs.users[learned], n),
+        HELD_OUT: (is_closer[~learned], pairs.users[~learned], n),
+        "unobserved": (far_before > far_after, drawn[0], None),
+        "observed, by the translation of another pair": (permuted[0] > permuted[1], pairs.users, n),
+    }
     for name, members in by_rating.items():
-        shares[name] = Share.of(is_closer[members], pairs.users[members])
-        portions[name] = 100 * int(members.sum()) / rated
+        groups[name] = (is_closer[members], pairs.users[members], rated)
+    shares = {name: share(hits, users) for name, (hits, users, _) in groups.items() if len(hits)}
     frame = pl.DataFrame(
-        {
-            "pairs": list(shares),
-            "closer_percent": [share.percent for share in shares.values()],
-            "low": [share.low for share in shares.values()],
-            "high": [share.high for share in shares.values()],
-            "portion_percent": [portions[name] for name in shares],
-            "number": [share.pairs for share in shares.values()],
-        }
-    )
-    facts = _facts(shares, moves, before, after)
+        [
+            {"pairs": name, **found, "portion_percent": total and 100 * found["number"] / total}
+            for name, found in shares.items()
+            for total in [groups[name][2]]
+        ],
+        infer_schema_length=None,
+    ).select("pairs", "closer_percent", "low", "high", "portion_percent", "number")
+    lengths, distances = np.linalg.norm(moves.astype(np.float64), axis=1), np.sqrt(before)
+    far = shares.get("unobserved")  # missing if users have all items
+    change = np.abs(np.sqrt(after) / np.maximum(distances, 1e-12) - 1)
+    facts = {
+        "observed_percent": round(shares["observed"]["closer_percent"], 4),
+        "unobserved_percent": round(far["closer_percent"], 4) if far else None,
+        "median_translation": float(np.median(lengths)),
+        "median_distance": float(np.median(distances)),
+        "median_ratio": float(np.median(lengths / np.maximum(distances, 1e-12))),
+        "median_change_percent": 100 * float(np.median(change)),
+    }
     notes = (
         "low and high: 95 % interval over users. Portions of ratings are of rated pairs.",
         f"Medians over the observed pairs: |r| {facts['median_translation']:.3g}, |a-b| "
         f"{facts['median_distance']:.3g}, |r| / |a-b| {facts['median_ratio']:.2g}, change of the "
         f"distance by r {facts['median_change_percent']:.2g} %.",
     )
-    title = f"{space.name}: pairs that are closer after the translation"
 
     def draw() -> list[Drawing]:
         main = [name for name in shares if name not in by_rating]
         charts = {"observed and unobserved pairs": main, "by rating": list(by_rating)}
-        return [
-            _shares_chart(f"{space.name}: closer after translation, {what}", names, shares)
-            for what, names in charts.items()
-            if names
-        ]
+        return [_chart(space.name, what, names, shares) for what, names in charts.items() if names]
 
+    title = f"{space.name}: pairs that are closer after the translation"
     return Analysis("closer", title, frame, draw, facts, notes)
+
+
+def _chart(
+    model: str, what: str, names: Sequence[str], shares: Mapping[str, dict[str, float]]
+) -> Drawing:
+    found = [shares[name] for name in names]
+    return bars(
+        names,
+        {"closer": [one["closer_percent"] for one in found]},
+        errors={"closer": [one["high"] - one["closer_percent"] for one in found]},
+        title=f"{model}: closer after translation, {what}",
+        axis="% of the pairs, 95 % interval",
+        digits=1,
+    )
 
 
 def rating_groups(pairs: Pairs) -> dict[str, Mask]:
@@ -144,34 +149,6 @@ def rating_groups(pairs: Pairs) -> dict[str, Mask]:
 def _rating_name(group: Sequence[float]) -> str:
     first, last = f"{group[0]:g}", f"{group[-1]:g}"
     return f"rating {first}" if first == last else f"rating {first} to {last}"
-
-
-def _facts(
-    shares: dict[str, Share], moves: Array, before: Array, after: Array
-) -> dict[str, float | None]:
-    lengths, distances = np.linalg.norm(moves.astype(np.float64), axis=1), np.sqrt(before)
-    unobserved = shares.get("unobserved")  # missing if users have all items
-    change = np.abs(np.sqrt(after) / np.maximum(distances, 1e-12) - 1)
-    return {
-        "observed_percent": round(shares["observed"].percent, 4),
-        "unobserved_percent": round(unobserved.percent, 4) if unobserved else None,
-        "median_translation": float(np.median(lengths)),
-        "median_distance": float(np.median(distances)),
-        "median_ratio": float(np.median(lengths / np.maximum(distances, 1e-12))),
-        "median_change_percent": 100 * float(np.median(change)),
-    }
-
-
-def _shares_chart(title: str, names: Sequence[str], shares: dict[str, Share]) -> Drawing:
-    found = [shares[name] for name in names]
-    return bars(
-        names,
-        {"closer": [share.percent for share in found]},
-        errors={"closer": [share.high - share.percent for share in found]},
-        title=title,
-        axis="% of the pairs, 95 % interval",
-        digits=1,
-    )
 
 
 def variety(log: Interactions) -> Analysis:

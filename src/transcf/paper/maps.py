@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from transcf.errors import DataError, MissingExtraError
@@ -26,7 +25,6 @@ from transcf.parallel import thread_count
 
 _EACH = 200  # pairs of each category
 _PERPLEXITY = 30.0
-_NEAR = 15  # neighbours that decide where the name of a group is written
 
 
 def by_category(
@@ -140,14 +138,10 @@ def mean_cosines(vectors: Array, labels: Labels, number: int) -> Array:
     """
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     units = vectors / np.maximum(lengths, 1e-30)
-    sums = np.array([units[labels == label].sum(axis=0) for label in range(number)])
-    sizes = np.bincount(labels, minlength=number).astype(np.float64)
-    cosines: Array = sums @ sums.T
-    compared = np.outer(sizes, sizes)
-    own = np.diag_indices(number)
-    cosines[own] -= [np.square(units[labels == label]).sum() for label in range(number)]
-    compared[own] -= sizes
-    means: Array = cosines / np.maximum(compared, 1)
+    belongs = np.eye(number)[labels]  # (n, number)
+    sums, sizes = belongs.T @ units, belongs.sum(axis=0)
+    cosines: Array = sums @ sums.T - np.diag(belongs.T @ np.square(units).sum(axis=1))
+    means: Array = cosines / np.maximum(np.outer(sizes, sizes) - np.diag(sizes), 1)
     return means
 
 
@@ -182,7 +176,7 @@ def _same_neighbor(vectors: Array, labels: Labels, allowed: Mask | None = None) 
 
 
 def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Drawing:
-    """Draw groups of points, each named where most of its points are together.
+    """Draw groups of points, each named at the median of its points.
 
     Groups beyond the number of colours have open triangles.
     """
@@ -194,9 +188,10 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
                 mfc="none" if is_repeat else color, mec=color, mew=0.5 if is_repeat else 0.0,
                 label=names[number],
             )  # fmt: skip
-        for number, place in enumerate(label_positions(groups)):
+        for number, places in enumerate(groups):
+            x, y = np.median(places, axis=0)
             axes.text(
-                place[0], place[1], names[number], ha="center", va="center", fontsize=7,
+                x, y, names[number], ha="center", va="center", fontsize=7,
                 fontweight="bold",
                 color=series_color(number),
                 bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
@@ -209,22 +204,3 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
         sizes = sum(map(len, groups))
         alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
         return finish(figure, title, alt)
-
-
-def label_positions(groups: Sequence[Array], near: int = _NEAR) -> list[Array]:
-    """Return the point of each group whose nearest points are most often of the same group.
-
-    Example:
-        >>> one, other = np.array([[0.0, 0], [9, 9], [9, 8]]), np.array([[0.0, 1], [1, 0], [8, 8]])
-        >>> [place.tolist() for place in label_positions([one, other], near=1)]
-        [[9.0, 9.0], [0.0, 1.0]]
-    """
-    places = np.concatenate(groups)
-    owners: npt.NDArray[np.int64] = np.repeat(np.arange(len(groups)), list(map(len, groups)))
-    found = []
-    for number, group in enumerate(groups):
-        away = np.square(group[:, None] - places).sum(axis=2)
-        nearest = np.argsort(away, axis=1, kind="stable")[:, 1 : near + 1]
-        same = (owners[nearest] == number).sum(axis=1)
-        found.append(group[int(same.argmax())])
-    return found

@@ -40,15 +40,6 @@ _TRAINING = {
     "best_epoch": "epoch",
     "seconds": "seconds of training",
 }
-_TITLES = {
-    "variety": "Ratings and categories of users",
-    "closer": "Distances before and after translation",
-    "rating": "Ratings predicted from vectors",
-    "category": "Categories predicted from vectors",
-    "map": "A map of vectors",
-    "likeness": "Similarity of categories",
-    "tastes": "Categories of one user",
-}
 _CHARTS_ONLY = ("variety", "likeness")  # analyses whose charts show all values of their tables
 
 
@@ -183,7 +174,7 @@ class ModelReport:
             page.section("Recommendation lists").add("table", lists)
         _add_example_users(page.section("Example users"), self.model, self.log)
         for found in self.analyses:
-            section = page.section(_TITLES.get(found.name, found.title))
+            section = page.section(found.title)
             section.add("figures", found.figures)
             if found.name in _CHARTS_ONLY:
                 section.add("list", found.notes)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from transcf.data.datasets import load_split
@@ -27,18 +28,23 @@ from transcf.data.readers import open_data
 from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
 from transcf.errors import ParameterError, is_word, shown
-from transcf.evaluation import Validation
+from transcf.evaluation import Validation, evaluate
 from transcf.experiments.results import Comparison
 from transcf.experiments.study import Study, load_study
 from transcf.models.base import Recommender
-from transcf.models.registry import create, preset_of
-from transcf.models.training import Epoch, FitOptions
-from transcf.paper.analysis import MAX_PAIRS, Analysis, OnProgress, Subject, write_texts
+from transcf.models.params import values_of
+from transcf.models.registry import create, load, preset_of
+from transcf.models.training import FitOptions
+from transcf.paper.analysis import Analysis, OnProgress, Subject, write_texts
+from transcf.paper.classes import FOLDS, Target, accuracies, balanced, labels_of
+from transcf.paper.closer import HELD_OUT, LEARNED_FROM, closer
+from transcf.tables import Table
 
 #: The tables.
 TABLES = ("performance", "regularizers", "ablations")
-#: Trials per model and seeds, by the name of the budget.
-BUDGETS = {"quick": (4, 2), "full": (20, 5)}
+#: Settings per model, how many of the best are run with more seeds, and seeds, by the name of the
+#: budget.
+BUDGETS = {"quick": (4, 0, 2), "medium": (12, 3, 5), "full": (30, 3, 5)}
 
 #: Analyses of each dataset.
 PLANS: dict[str, tuple[str, ...]] = {
@@ -47,21 +53,21 @@ PLANS: dict[str, tuple[str, ...]] = {
     "bookcrossing": ("variety", "closer", "rating"),
     "movietweetings": ("variety", "closer", "rating", "category", "map", "likeness"),
 }
-#: Names in tables, models, and whether they have the settings of the paper.
-MODELS = {
-    "TransCF": ("transcf", True),
-    "CML": ("cml", True),
-    "TransCF-none": ("transcf-none", True),
-    "mixture": ("transcf-mixture", False),
-}
+#: Names in tables, and models.
+MODELS = {"TransCF": "transcf", "CML": "cml", "mixture": "transcf-mixture"}
+#: Forests: share of the pairs, trees, and how many of five folds are computed, by budget.
+FORESTS = {"quick": (0.25, 100, 1), "medium": (0.25, 300, FOLDS), "full": (1.0, 300, FOLDS)}
 #: Maximum number of triples of a fit with the paper's settings: limits epochs on large data.
 _TRIPLES = 140_000_000
-#: Columns with the name and the value of figures that the paper prints.
-_COLUMNS = {
-    "closer": ("pairs", "closer_percent"),
-    "rating": ("vectors", "accuracy_percent"),
-    "category": ("vectors", "accuracy_percent"),
-}
+#: How to read the columns.
+NOTES = (
+    "closer: pairs that are closer after the translation; as published: training pairs, corrected: "
+    "held-out pairs.",
+    "rating, category: accuracy of forests on training pairs, with balanced classes (budget full: "
+    "all pairs, 300 trees, five folds; quick: a quarter of the pairs, 100 trees, one of the folds)."
+    " As published: drawn with replacement, so that copies of a pair are on both sides of a fold; "
+    "corrected: every pair once, and no item in two folds.",
+)
 
 
 def load_table(
@@ -71,30 +77,30 @@ def load_table(
     datasets: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
     protocols: Sequence[str] | None = None,
-    seeds: int | None = None,
 ) -> Study:
     """Return the study of a table (one of `TABLES`), for a budget (one of `BUDGETS`).
 
-    `datasets` and `models` (by their names in the table) select a part of it; `protocols` and
-    `seeds` replace those of the study and of the budget.
+    `datasets` and `models` (by their names in the table) select a part of it; `protocols` replace
+    those of the study.
 
     Example:
         >>> study = load_table("performance", "quick", datasets=["delicious"])
         >>> study.seeds, len(study.models)
         (2, 19)
     """
-    for what, word, words in (("table", name, TABLES), ("budget", budget, BUDGETS)):
-        if not is_word(word, words):
-            raise ParameterError(f"There is no {what} {shown(word)}: use {', '.join(words)}.")
+    _check("table", name, TABLES)
+    _check("budget", budget, BUDGETS)
     study = load_study(f"reproduce-{name}").only(datasets, models)
-    trials, default_seeds = BUDGETS[budget]
+    trials, finalists, seeds = BUDGETS[budget]
 
     def with_trials(budget: Any) -> Any:
-        return {**budget, "trials": trials} if isinstance(budget, Mapping) else budget
+        if not isinstance(budget, Mapping):
+            return budget
+        return {**budget, "trials": trials, "finalists": finalists}
 
     return replace(
         study,
-        seeds=seeds or default_seeds,
+        seeds=seeds,
         budget=with_trials(study.budget),
         models=tuple(replace(plan, budget=with_trials(plan.budget)) for plan in study.models),
         datasets=tuple(
@@ -104,12 +110,15 @@ def load_table(
     )
 
 
+def _check(what: str, word: str, words: Iterable[str]) -> None:
+    if not is_word(word, words):
+        raise ParameterError(f"There is no {what} {shown(word)}: use {', '.join(words)}.")
+
+
 def with_shape(study: Study, comparison: Comparison) -> Comparison:
     """Add `compare_shape` to a comparison, if there is one."""
     shape = compare_shape(study, comparison)
-    if shape is None:
-        return comparison
-    return replace(comparison, about={**comparison.about, "shape": shape})
+    return replace(comparison, about={**comparison.about, **({"shape": shape} if shape else {})})
 
 
 def compare_shape(
@@ -161,45 +170,42 @@ def _axes(cells: Sequence[Mapping[str, Any]]) -> dict[str, set[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """Analyses of a dataset.
+    """Analyses of a dataset: printed figures, the same computed as published, and corrected.
 
     Attributes:
         dataset: Name of the data.
-        analyses: Those of the published model, then those of the mixture.
-        models: Description of each fitted model, by name.
-        seconds: Seconds of fitting, by name.
+        budget: One of `BUDGETS`.
+        rows: `analysis, figure, printed, as_published, corrected`, in per cent.
+        analyses: Further analyses of the same models.
+        models: Settings and accuracy of each fitted model, by name.
     """
 
     dataset: str
-    analyses: list[Analysis]
-    models: Mapping[str, str]
-    seconds: Mapping[str, float]
-
-    def beside(self) -> pl.DataFrame:
-        """Return printed figures and ours: `analysis, figure, paper, ours`."""
-        rows = []
-        for name, printed in _published().get(self.dataset, {}).items():
-            # The first of a name is that of the published model.
-            found = next((each for each in self.analyses if each.name == name), None)
-            ours = {} if found is None else _figures(found)
-            rows += [(name, figure, value, ours.get(figure)) for figure, value in printed.items()]
-        schema: Any = [("analysis", pl.String), ("figure", pl.String)]
-        schema += [("paper", pl.Float64), ("ours", pl.Float64)]
-        return pl.DataFrame(rows, schema, orient="row")
+    budget: str
+    rows: pl.DataFrame
+    analyses: Sequence[Analysis]
+    models: Mapping[str, Mapping[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {
             "dataset": self.dataset,
-            "models": dict(self.models),
-            "fit_seconds": {name: round(value, 2) for name, value in self.seconds.items()},
-            "beside_the_paper": self.beside().to_dicts(),
+            "budget": self.budget,
+            "models": {name: dict(facts) for name, facts in self.models.items()},
+            "rows": self.rows.to_dicts(),
+            "notes": list(NOTES),
             "analyses": [found.to_dict() for found in self.analyses],
         }
 
+    @property
+    def table(self) -> Table:
+        """The rows as a table of text."""
+        names = {name: name.replace("_", " ") for name in self.rows.columns}
+        return Table.of(self.rows.rename(names), f"{self.dataset}: in per cent", NOTES, digits=2)
+
     def write(self, folder: Path) -> list[Path]:
-        """Write `analysis-DATASET.json` and an SVG file per chart, and return their paths."""
-        texts = {f"analysis-{self.dataset}.json": to_json(self.to_dict()) + "\n"}
+        """Write `reproduce-analysis-DATASET.json` and an SVG file per chart; return their paths."""
+        texts = {f"reproduce-analysis-{self.dataset}.json": to_json(self.to_dict()) + "\n"}
         for found in self.analyses:
             for drawing in found.figures:
                 words = f"{self.dataset} {found.name} {drawing.title}".lower()
@@ -220,34 +226,120 @@ def check_datasets(names: Iterable[str]) -> tuple[str, ...]:
 
 def reproduce(
     dataset: str,
+    budget: str = "full",
     *,
-    number: int = MAX_PAIRS,
     random_state: int = 0,
+    models: Path | None = None,
     on_progress: OnProgress = lambda text: None,
 ) -> Reproduction:
     """Fit the models of the paper's analyses and the mixture, and run the analyses.
 
-    Epochs are chosen on the validation part by the paper's protocol. Pairs are all events of the
-    dataset (one of `PLANS`), including held-out ones, whose users and items are in the training
-    part. `number` is the maximum number of pairs that random forests are fitted on.
+    TransCF has the settings under which it is nearest to the published analyses
+    (`published.toml`), or else those of its preset; the other models have their presets, with
+    epochs chosen on the validation part by the paper's protocol.
+
+    Args:
+        dataset: One of `PLANS`.
+        budget: One of `BUDGETS`; less than "full" fits smaller forests (`FORESTS`).
+        random_state: Seed.
+        models: Folder where fitted models are kept: later calls use them.
+        on_progress: Called with one line of text at every step.
     """
     (dataset,) = check_datasets([dataset])
+    _check("budget", budget, BUDGETS)
     log, split = _data(dataset, random_state)
-    models = {
-        name: _fit(name, dataset, split, random_state, lambda t: on_progress(f"{dataset}: {t}"))
-        for name in MODELS
-    }
-    subject = Subject(models, log, number=number, random_state=random_state)
-    mixture = replace(subject, models={"mixture": models["mixture"]})
-    mapped = replace(subject, models={name: models[name] for name in ("TransCF", "CML")})
-    found = []
+    fitted = {}
+    for name in MODELS:
+        on_progress(f"{dataset}: {name}")
+        fitted[name] = _fitted(name, dataset, split, random_state, models)
+    subject = Subject(fitted, log, random_state=random_state)
+    ours: dict[str, _Figures] = {}
+    analyses = []
     for what in PLANS[dataset]:
         on_progress(f"{dataset}: {what}")
-        found.append((mapped if what == "map" else subject).analyze(what))
-    found += [mixture.analyze(what) for what in PLANS[dataset] if what in ("closer", "likeness")]
-    words = {name: f"{model.name}, epoch {model.best_epoch_}" for name, model in models.items()}
-    seconds = {name: float(model.report_["seconds"]) for name, model in models.items()}
-    return Reproduction(dataset, found, words, seconds)
+        if what == "closer":
+            ours[what] = _closeness(subject)
+            analyses.append(subject.analyze(what))
+        elif what in ("rating", "category"):
+            ours[what] = _forests(subject, what, budget)  # type: ignore[arg-type]
+        else:
+            analyses.append(subject.analyze(what))
+            facts = analyses[-1].facts.items()
+            ours[what] = {n: {"as_published": v} for n, v in facts if isinstance(v, float)}
+    return Reproduction(
+        dataset,
+        budget,
+        _rows(ours, _published().get(dataset, {})),
+        analyses,
+        {name: _facts(model, split) for name, model in fitted.items()},
+    )
+
+
+#: Figures of one analysis: `as_published` and `corrected`, by name.
+_Figures: TypeAlias = dict[str, dict[str, float]]
+
+
+def _closeness(subject: Subject) -> _Figures:
+    """Return shares of closer pairs: training pairs (as published), held-out pairs (corrected)."""
+    found: _Figures = {}
+    learned = subject.pairs.in_training
+    for kind, some in (("as_published", learned), ("corrected", ~learned)):
+        for name, space in subject.spaces.items():
+            if not (space.has_translations and some.any()):
+                continue
+            shares = closer(space, subject.pairs.take(some), random_state=subject.random_state)
+            for pairs, percent in shares.frame.select("pairs", "closer_percent").iter_rows():
+                if pairs not in (LEARNED_FROM, HELD_OUT):  # all of them are one or the other
+                    found.setdefault(f"{name}: {pairs}", {})[kind] = percent
+    return found
+
+
+def _forests(subject: Subject, target: Target, budget: str) -> _Figures:
+    """Return accuracies of forests on training pairs.
+
+    As published: classes are balanced with copies, and folds are random. Corrected: every pair
+    once, and no item is in two folds.
+    """
+    part, trees, folds = FORESTS[budget]
+    pairs = subject.pairs.take(subject.pairs.in_training)
+    pairs = pairs.at_most(int(part * len(pairs)), np.random.default_rng(subject.random_state))
+    _, labels = labels_of(pairs, target)
+    found: _Figures = {}
+    for kind, copies in (("as_published", True), ("corrected", False)):
+        generator = np.random.default_rng(subject.random_state)
+        chosen = balanced(labels, inf, generator, copies=copies)
+        scores = accuracies(
+            subject.spaces,
+            pairs.take(chosen),
+            labels[chosen],
+            by_item=not copies,
+            trees=trees,
+            folds=folds,
+            random_state=subject.random_state,
+        )
+        for name, (percent, _) in scores.items():
+            found.setdefault(name, {})[kind] = percent
+    return found
+
+
+def _rows(ours: Mapping[str, _Figures], printed: Mapping[str, Mapping[str, float]]) -> pl.DataFrame:
+    rows = []
+    for analysis, figures in ours.items():
+        known = printed.get(analysis, {})
+        for name in dict.fromkeys([*known, *figures]):
+            own = figures.get(name, {})
+            values = (known.get(name), own.get("as_published"), own.get("corrected"))
+            rows.append((analysis, name, *values))
+    words = dict.fromkeys(("analysis", "figure"), pl.String)
+    numbers = dict.fromkeys(("printed", "as_published", "corrected"), pl.Float64)
+    return pl.DataFrame(rows, {**words, **numbers}, orient="row")
+
+
+def _facts(model: Recommender[Any], split: Split) -> dict[str, Any]:
+    accuracy = evaluate(model, split, "paper").metrics["HitRate@10"].mean
+    seconds = round(float(model.report_["seconds"]), 2)
+    facts = {"epoch": model.best_epoch_, "HitRate@10": round(accuracy, 4), "fit_seconds": seconds}
+    return facts | {"settings": values_of(model.settings)}
 
 
 def _data(dataset: str, seed: int) -> tuple[Interactions, Split]:
@@ -262,29 +354,28 @@ def _data(dataset: str, seed: int) -> tuple[Interactions, Split]:
     return log, draw_candidates(leave_one_out(log, by=by, seed=seed), seed=seed)  # type: ignore[arg-type]
 
 
-def _fit(
-    name: str, dataset: str, split: Split, seed: int, on_progress: Callable[[str], None]
+def _fitted(
+    name: str, dataset: str, split: Split, seed: int, folder: Path | None
 ) -> Recommender[Any]:
-    model, has_preset = MODELS[name]
-    params = preset_of(model, "paper", dataset) if has_preset else {}
-    if has_preset:
+    """Fit a model, or load it from the folder where an earlier call saved it."""
+    params = preset_of(MODELS[name], "paper", dataset)
+    published = _published().get(dataset, {}).get("settings", {}) if name == "TransCF" else {}
+    params |= published
+    if "samples_per_user" in params:
         most = _TRIPLES // (params["samples_per_user"] * split.train.n_users)
         params["epochs"] = max(1, min(params["epochs"], most))
-
-    def on_epoch(epoch: Epoch[Any]) -> None:
-        on_progress(f"{name}, epoch {epoch.number}")
-
-    options = FitOptions(progress=False, on_epoch=on_epoch)
-    made = create(model, **params, random_state=seed)
-    return made.fit(split.train, Validation.of(split, "paper"), options)
-
-
-def _figures(found: Analysis) -> dict[str, float]:
-    """Return the figures of an analysis that the paper may print, by name."""
-    if found.name not in _COLUMNS:
-        return {name: value for name, value in found.facts.items() if isinstance(value, float)}
-    names, values = _COLUMNS[found.name]
-    return dict(found.frame.select(names, values).iter_rows())
+    made = create(MODELS[name], **params, random_state=seed)
+    place = None if folder is None else folder / f"{dataset}-{name}"
+    if place is not None and place.exists():
+        stored = load(place)
+        if values_of(stored.settings) == values_of(made.settings):
+            return stored
+    # The epoch of published settings is one of them.
+    validation = None if published else Validation.of(split, "paper")
+    made.fit(split.train, validation, FitOptions(progress=False))
+    if place is not None:
+        made.save(place, overwrite=True)
+    return made
 
 
 @cache

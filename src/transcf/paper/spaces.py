@@ -6,7 +6,7 @@ the rows of that model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
@@ -66,7 +66,8 @@ class Space:
                 "TransCFMixture."
             )
         found = np.empty((len(users), self.users.shape[1]), np.float32)
-        for some in _chunks(len(users)):
+        for start in range(0, len(users), _CHUNK):
+            some = slice(start, start + _CHUNK)
             found[some] = self.translate(users[some], items[some])
         return found
 
@@ -87,18 +88,9 @@ class Space:
 
     def nearness(self, users: Rows, items: Rows) -> Array:
         """Return squared distances of pairs after the translation, if any: (n,) float64."""
-        found = np.empty(len(users))
-        for some in _chunks(len(users)):
-            apart = self.differences(users[some], items[some])
-            moves = np.zeros_like(apart)
-            if self.translate is not None:
-                moves = self.translate(users[some], items[some])
-            found[some] = self.distances(apart, moves)[1]
-        return found
-
-
-def _chunks(n: int) -> Iterator[slice]:
-    return (slice(start, start + _CHUNK) for start in range(0, n, _CHUNK))
+        apart = self.differences(users, items)
+        moves = self.translations(users, items) if self.has_translations else np.zeros_like(apart)
+        return self.distances(apart, moves)[1]
 
 
 def space_of(model: Recommender[Any]) -> Space:
@@ -189,7 +181,7 @@ class Pairs:
             None if log.ratings is None else log.ratings[usable],
             None if log.categories is None else item_labels(log)[log.item_rows][usable],
             log.category_names,
-            _contains(known.seen.indptr, known.seen.indices, users, items),
+            np.isin(_keys(users, items), _seen_keys(known)),
             int(np.count_nonzero(~usable)),
         )
 
@@ -221,23 +213,16 @@ class Pairs:
             almost all items.
         """
         choices = np.flatnonzero(space.known.item_counts > 0).astype(np.int32)
-        users, n_items = self.users, np.int64(len(space.known.items))
-        own = np.unique(self.users.astype(np.int64) * n_items + self.items)
-        drawn = generator.choice(choices, len(users))
-        seen = space.known.seen
-
-        def is_taken(rows: Rows, items: Rows) -> Mask:
-            keys = rows.astype(np.int64) * n_items + items
-            return np.isin(keys, own) | _contains(seen.indptr, seen.indices, rows, items)
-
-        taken = is_taken(users, drawn)
+        own = np.union1d(_keys(self.users, self.items), _seen_keys(space.known))
+        drawn = generator.choice(choices, len(self.users))
+        taken = np.isin(_keys(self.users, drawn), own)
         for _ in range(_MAX_DRAWS):
             if not taken.any():
                 break
             places = np.flatnonzero(taken)
             drawn[places] = generator.choice(choices, len(places))
-            taken[places] = is_taken(users[places], drawn[places])
-        return users[~taken], drawn[~taken]
+            taken[places] = np.isin(_keys(self.users[places], drawn[places]), own)
+        return self.users[~taken], drawn[~taken]
 
 
 def item_labels(log: Interactions) -> npt.NDArray[np.int64]:
@@ -254,12 +239,10 @@ def item_labels(log: Interactions) -> npt.NDArray[np.int64]:
     return labels
 
 
-def _contains(indptr: Array, indices: Array, users: Rows, items: Rows) -> Mask:
-    """Return which pairs are entries of a sparse matrix with sorted columns."""
-    width = np.int64(indices.max(initial=0)) + 2
-    owners = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
-    keys = owners * width + indices
-    wanted = users.astype(np.int64) * width + np.minimum(items, width - 1)
-    places = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-    found: Mask = keys[places] == wanted
-    return found
+def _keys(users: Rows, items: Rows) -> npt.NDArray[np.int64]:
+    """Return one number for each pair of rows."""
+    return (users.astype(np.int64) << 32) + items
+
+
+def _seen_keys(known: TrainingData) -> npt.NDArray[np.int64]:
+    return _keys(known.seen.entry_rows, known.seen.indices)

@@ -7,7 +7,7 @@ entry of its vector.
 A score that is the logarithm of a sum (TransCFMixture) has a user vector for each past item, with
 its past_item_id: `score(u, i) = log sum_k exp(constant_uk + vector_uk . vector_i)`. Search the best
 items of each of a user's vectors, merge them, and score them by the formula (or, nearly as well, by
-its largest term); `retrieval.sums` says how far to search until nothing can be missing.
+its largest term).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Exported:
 def export_parquet(model: Any, folder: str | Path) -> Exported:
     """Write `users.parquet` (user_id, vector, constant) and `items.parquet` (item_id, vector).
 
-    Vectors are lists of fixed length, float32. An earlier export in the folder is replaced; one
-    that holds something else is a `DataError`.
+    Vectors are float32 arrays of fixed length. An earlier export in the folder is replaced; a
+    folder with other content raises a `DataError`.
 
     Example:
         >>> from transcf import IALS, synthesize
@@ -76,10 +76,7 @@ def export_parquet(model: Any, folder: str | Path) -> Exported:
 
 
 def export_lancedb(model: Any, folder: str | Path) -> Exported:
-    """Write a LanceDB database with the tables `users` and `items`, as `export_parquet` does.
-
-    Search `items` by a user's vector with the distance type "dot".
-    """
+    """Write a LanceDB database with the tables of `export_parquet`; search by distance "dot"."""
     try:
         import lancedb
     except ImportError as error:
@@ -98,16 +95,17 @@ def export_lancedb(model: Any, folder: str | Path) -> Exported:
 def export_index(model: Any, path: str | Path) -> Exported:
     """Build an `ItemIndex` of the items that can be recommended, and save it to a file.
 
-    `ItemIndex.search` takes user vectors of `model.linear_form()`, `search_sums` those of
-    `model.learned_.sum_form()`: `index.search_sums(model.learned_.sum_form().of_users(rows), 10)`.
+    `ItemIndex.search` takes user vectors of `model.linear_form()`.
     """
     from transcf.retrieval.index import ItemIndex
 
     vectors = Vectors(model)
-    for _ in vectors.item_tables():
-        pass  # checks that they are finite
-    form = vectors.form.sample() if isinstance(vectors.form, SumForm) else vectors.form
-    ItemIndex.build(form, model.rankable).save(path)
+    if isinstance(vectors.form, SumForm):
+        raise ParameterError(
+            f"{model.name} has a vector for each past item of a user and an index takes one per "
+            "user: export to Parquet, LanceDB or PostgreSQL."
+        )
+    ItemIndex.build(vectors.form, model.rankable).save(path)
     return vectors.summary(path)
 
 
@@ -202,23 +200,20 @@ class Vectors:
     def user_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `user_id, vector, constant`, with `past_item_id` in sums."""
         users, form = self.model.users_, self.form
-        if not isinstance(form, SumForm):
-            for rows in _pieces(self.user_rows, PIECE):
-                ids = {"user_id": users.ids(rows)}
-                yield self._table(ids, form.user_vectors[rows], form.user_constants[rows])
-            return
-        for rows in _pieces(self.user_rows, PIECE_OF_SUMS):
-            queries = form.of_users(rows)
-            owners = users.ids(np.repeat(rows, np.diff(queries.starts)))
-            ids = {"user_id": owners, "past_item_id": self.model.items_.ids(queries.items)}
-            yield self._table(ids, queries.vectors, queries.constants)
+        for rows in _pieces(self.user_rows, PIECE_OF_SUMS if isinstance(form, SumForm) else PIECE):
+            if isinstance(form, SumForm):
+                queries = form.of_users(rows)
+                owners = users.ids(np.repeat(rows, np.diff(queries.starts)))
+                ids = {"user_id": owners, "past_item_id": self.model.items_.ids(queries.items)}
+                yield self._table(ids, queries.vectors, queries.constants)
+            else:
+                yield self._table({"user_id": users.ids(rows)}, *form.of_users(rows))
 
     def item_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `item_id, vector`."""
         for rows in _pieces(self.item_rows, PIECE):
-            yield self._table(
-                {"item_id": self.model.items_.ids(rows)}, self.form.item_vectors[rows]
-            )
+            ids = {"item_id": self.model.items_.ids(rows)}
+            yield self._table(ids, self.form.item_vectors[rows])
 
     def _table(
         self, ids: dict[str, pl.Series], vectors: Any, constants: Any = None

@@ -1,15 +1,11 @@
 """An approximate index over item vectors, for catalogues that are too large to scan.
 
-Items are assigned to lists by nearness and kept there as codes of a few bytes. A search looks
-through the most promising lists, and the best of what it meets is scored again in full, so that
-scores and order of what is returned are those of `top_k`. Before that, vectors are turned such
-that nearness means what it means for a score: items are weighed by how much users differ along
-each axis, and the axes that hardly move any score are dropped (257 become about 65). That needs
-no augmentation to a Euclidean distance: lists are made by distance and chosen by inner product.
-
-The library underneath is faiss. On 200,000 vectors shaped like a trained TransCF model (257 wide,
-one thread, recall@10 of .963, candidates scored again): faiss 3,100 queries/s, built in 19 s;
-hnswlib 2,200 in 70 s; usearch 790 in 95 s. The graphs had the turned vectors, augmented to L2.
+faiss assigns items to lists by distance and keeps codes of a few bytes. A search looks through the
+lists with the best inner products and scores its candidates again, so that scores and order are
+those of `top_k`. Before that, a projection weighs items by how much users differ along each axis
+and drops axes that hardly change scores (257 become about 65), which `index_factory` cannot do. On
+200,000 vectors like those of TransCF (one thread, recall@10 .963), faiss answers 3,100 queries/s
+and is built in 19 s; hnswlib 2,200 in 70 s; usearch 790 in 95 s (`benchmarks/index.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -29,13 +26,17 @@ from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.data.report import counted
-from transcf.errors import EvaluationError, ModelFileError, ParameterError, shown
+from transcf.errors import (
+    EvaluationError,
+    MissingExtraError,
+    ModelFileError,
+    ParameterError,
+    shown,
+)
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
-from transcf.parallel import parallel_for
-from transcf.retrieval.index_parts import Projection, faiss_library, fill_lists
+from transcf.parallel import parallel_for, thread_count
 from transcf.retrieval.scorer import FormView, LinearForm, Scores, StoredForm
-from transcf.retrieval.sums import Queries, best_of_sums
 
 _FORMAT, _VERSION = "transcf-index", 1
 _ARRAYS = ("item_vectors", "rows", "user_map", "item_map", "item_mean", "lists")
@@ -49,8 +50,13 @@ _DEPTHS = (10, 100, 1000)
 _JUDGED = 10
 #: Users of one search, so that memory stays small.
 _BLOCK = 1024
-#: How much further each attempt looks, for users who have seen most of what was found.
-_WIDENINGS = (1, 4, 16)
+
+#: Share of the variance of scores that the kept axes hold.
+_KEPT = 0.995
+#: Vectors that axes are made from, at most.
+_SAMPLE = 50_000
+#: Axes along which users differ less than this, relative to the first, count as if they did.
+_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +74,87 @@ class SearchResult:
     exact: int
 
 
-@dataclass(eq=False)
-class _SearchRequest:
-    """A search while it is being answered."""
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Maps both sides of a linear form to few axes that keep the order of a user's items.
 
-    form: LinearForm
-    queries: Scores
-    k: int
-    seen: Csr | None
-    left_over: npt.NDArray[np.int64]
-    items: Rows
-    scores: Scores
+    With C the second moments of user vectors, `x . y = (C^-1/2 x) . (C^1/2 y)`; the mean square
+    of what an error in y does to a score is then its plain length. Principal axes of the mapped
+    items, around their mean (a user's items all lose the same by it), are the ones that matter.
+
+    The maps are (d, width), the mean is (d,).
+    """
+
+    user_map: Scores
+    item_map: Scores
+    item_mean: Scores
+
+    @classmethod
+    def of(cls, form: LinearForm, rows: Rows) -> Projection:
+        """Make it from a model's users and some item rows."""
+        users = _sample(form.user_vectors, np.arange(len(form.user_vectors), dtype=np.int32))
+        size, axes = np.linalg.eigh(users.T @ users / max(1, len(users)))
+        spread = np.sqrt(np.maximum(size, max(_FLOOR * size[-1], 1e-30)))
+        items = _sample(form.item_vectors, rows)
+        mean = items.mean(axis=0) if len(items) else np.zeros(form.item_vectors.shape[1])
+        weighed = (items - mean) @ (axes * spread)
+        energy, turn = np.linalg.eigh(weighed.T @ weighed)
+        held = np.cumsum(np.maximum(energy[::-1], 0.0))
+        kept = turn[:, ::-1][:, : 1 + int(np.searchsorted(held, _KEPT * held[-1]))]
+        maps = ((axes / spread) @ kept, (axes * spread) @ kept, mean)
+        return cls(*(np.ascontiguousarray(part, dtype=np.float32) for part in maps))
+
+    def users(self, vectors: Scores) -> Scores:
+        """Map user vectors: (n, width)."""
+        return np.ascontiguousarray(vectors @ self.user_map)
+
+    def items(self, vectors: Scores, rows: Rows) -> Scores:
+        """Map the vectors of some item rows: (n, width)."""
+        points = np.empty((len(rows), self.item_map.shape[1]), dtype=np.float32)
+        for start in range(0, len(rows), _SAMPLE):
+            part = slice(start, start + _SAMPLE)
+            points[part] = (vectors[rows[part]] - self.item_mean) @ self.item_map
+        return points
+
+
+def _sample(vectors: Scores, rows: Rows) -> npt.NDArray[np.float64]:
+    """Return vectors spread evenly over the rows, in float64."""
+    return vectors[rows[:: -(-max(1, len(rows)) // _SAMPLE)]].astype(np.float64)
+
+
+def fill_lists(points: Scores, random_state: int) -> Any:
+    """Assign points to lists by distance; searches choose lists by inner product."""
+    faiss = faiss_library()
+    n, width = points.shape
+    n_lists = int(4 * np.sqrt(n))
+    sample = points[np.random.default_rng(random_state).permutation(n)[: 64 * n_lists]]
+    # Limits for warnings and sampling; the sample is drawn here.
+    limits = {"min_points_per_centroid": 1, "max_points_per_centroid": 64}
+    means = faiss.Kmeans(width, n_lists, niter=10, seed=random_state, **limits)
+    means.train(sample)
+    by_distance, by_product = faiss.IndexFlatL2(width), faiss.IndexFlatIP(width)
+    by_distance.add(means.centroids)
+    by_product.add(means.centroids)
+    # Half a byte for every axis: tables of 16 entries stay in registers, and twice as many
+    # candidates as are wanted hold the true ones.
+    metric = faiss.METRIC_INNER_PRODUCT
+    lists = faiss.IndexIVFPQFastScan(by_distance, width, n_lists, width, 4, metric)
+    lists.by_residual = True
+    lists.train(sample)
+    lists.add(points)
+    lists.quantizer = by_product
+    # A copy owns all of its parts; this one borrows them from here.
+    return faiss.deserialize_index(faiss.serialize_index(lists))
+
+
+def faiss_library() -> ModuleType:
+    """Return faiss, with as many threads as kernels use."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError("An approximate index", "index") from error
+    faiss.omp_set_num_threads(thread_count())
+    return faiss  # type: ignore[no-any-return, unused-ignore]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +209,11 @@ class ItemIndex:
         n_items = len(form.item_vectors)
         mask = np.ones(n_items, dtype=bool) if allowed is None else allowed
         rows = np.flatnonzero(mask).astype(np.int32)
-        _check_finite(form, rows)
+        if not (np.isfinite(form.item_norms[rows]).all() and np.isfinite(form.user_vectors).all()):
+            raise EvaluationError(
+                "A vector has NaN or infinite entries and cannot be indexed: check that the "
+                "training of the model converged."
+            )
         projection = Projection.of(form, rows)
         if len(rows) < SMALLEST:
             return cls(form.item_vectors, rows, projection)
@@ -168,48 +248,27 @@ class ItemIndex:
         if constants is None:
             constants = np.zeros(n, dtype=np.float32)
         form = StoredForm(user_vectors, self.item_vectors, constants)
-        request = _SearchRequest(
-            form=form,
-            queries=self.projection.users(user_vectors),
-            k=k,
-            seen=seen,
-            left_over=np.full(n, len(self.rows)) - self._seen_counts(n, seen),
-            items=np.full((n, k), UNKNOWN, dtype=np.int32),
-            scores=np.full((n, k), np.nan, dtype=np.float32),
-        )
+        items = np.full((n, k), UNKNOWN, dtype=np.int32)
+        scores = np.full((n, k), np.nan, dtype=np.float32)
+        left = len(self.rows) - self._seen_counts(n, seen)
         open_users = np.arange(n, dtype=np.int32)
         if self.lists is not None and k:
-            for widening in _WIDENINGS:
-                open_users = self._attempt(request, open_users, widening)
+            queries, unanswered = self.projection.users(user_vectors), [open_users[:0]]
+            depth = k + len(self.rows) - left
+            order = np.argsort(depth, kind="stable").astype(np.int32)
+            for some in (order[start : start + _BLOCK] for start in range(0, n, _BLOCK)):
+                found, values = self._candidates(queries, form, some, int(depth[some[-1]]), seen)
+                # Complete lists have k items, or all that are left.
+                complete = (found != UNKNOWN).sum(axis=1) >= np.minimum(k, left[some])
+                done, length = some[complete], min(k, found.shape[1])
+                items[done, :length] = found[complete, :length]
+                scores[done, :length] = values[complete, :length]
+                unanswered.append(some[~complete])
+            open_users = np.concatenate(unanswered)
         if len(open_users):
             scorer = FormView("index", self._mask(), form)
-            best, scores = scorer.top_k(open_users, k, seen=seen)
-            request.items[open_users], request.scores[open_users] = best, scores
-        return SearchResult(request.items, request.scores, len(open_users))
-
-    def search_sums(self, queries: Queries, k: int, *, seen: Csr | None = None) -> SearchResult:
-        """Find the best k items of users with several queries each, which are searched for in turn.
-
-        Scores are those of the sums. With lists that a search knows in full (small catalogues), the
-        answer is exact; else it is as good as the searches are.
-
-        Args:
-            queries: Of the users.
-            k: Length of the lists.
-            seen: As for `search`.
-        """
-        n, answered = len(queries.starts) - 1, 0
-
-        def search(
-            vectors: Scores, constants: Scores, length: int, hidden: Csr | None
-        ) -> tuple[Rows, Scores]:
-            nonlocal answered
-            found = self.search(vectors, length, constants=constants, seen=hidden)
-            answered += found.exact > 0
-            return found.items, found.scores
-
-        items, scores = best_of_sums(search, queries, self.item_vectors, k, seen)
-        return SearchResult(items, scores, min(n, answered))
+            items[open_users], scores[open_users] = scorer.top_k(open_users, k, seen=seen)
+        return SearchResult(items, scores, len(open_users))
 
     def save(self, path: str | Path) -> Path:
         """Write the index to one safetensors file, all or nothing; it holds no code."""
@@ -252,12 +311,15 @@ class ItemIndex:
                 f"{source} is damaged or not an index: build it again with "
                 "`transcf export --to index`."
             ) from error
-        faiss = faiss_library()
-        lists = faiss.deserialize_index(arrays["lists"]) if len(arrays["lists"]) else None
-        projection = Projection(arrays["user_map"], arrays["item_map"], arrays["item_mean"])
-        probes = tuple(about["probes"])
-        rows = (arrays["item_vectors"], arrays["rows"])
-        return cls(*rows, projection, about["recall"], probes, lists)
+        stored, faiss = arrays.pop("lists"), faiss_library()
+        return cls(
+            arrays["item_vectors"],
+            arrays["rows"],
+            Projection(arrays["user_map"], arrays["item_map"], arrays["item_mean"]),
+            about["recall"],
+            tuple(about["probes"]),
+            faiss.deserialize_index(stored) if len(stored) else None,
+        )
 
     def _mask(self) -> Mask:
         mask = np.zeros(len(self.item_vectors), dtype=bool)
@@ -277,55 +339,43 @@ class ItemIndex:
         np.cumsum(self._mask()[seen.indices], out=before[1:])
         return np.diff(before[seen.indptr])
 
-    def _attempt(self, request: _SearchRequest, users: Rows, widening: int) -> Rows:
-        """Answer who can be answered by looking so far; return the others."""
-        depth = request.k + len(self.rows) - request.left_over[users]
-        wanted = widening * (2 * depth + 40)
-        # Few different lengths, so that users can be searched for together.
-        fetch = np.minimum(2 ** np.ceil(np.log2(wanted)).astype(np.int64), len(self.rows))
-        unanswered = []
-        for length in np.unique(fetch):
-            group = users[fetch == length]
-            probes = widening * self._probes_for(int(depth[fetch == length].max()))
-            for start in range(0, len(group), _BLOCK):
-                some = group[start : start + _BLOCK]
-                unanswered.append(self._answer(request, some, int(length), probes))
-        return np.concatenate(unanswered) if unanswered else users
-
     def _probes_for(self, depth: int) -> int:
-        """How many lists to look through to reach a depth: on a line through what was measured."""
+        """Interpolate how many lists to look through to reach a depth."""
         depths = np.array(_DEPTHS[: len(self.probes)])
         probes = np.exp(np.interp(np.log(depth), np.log(depths), np.log(self.probes)))
-        beyond = max(1.0, depth / depths[-1])
-        return int(np.ceil(probes * beyond))
+        return int(np.ceil(probes * max(1.0, depth / depths[-1])))
 
-    def _answer(self, request: _SearchRequest, users: Rows, fetch: int, probes: int) -> Rows:
-        """Search for some users; write complete lists and return who has none."""
-        parameters = faiss_library().SearchParametersIVF(nprobe=min(probes, self.lists.nlist))
-        _, places = self.lists.search(request.queries[users], fetch, params=parameters)
+    def _candidates(
+        self,
+        queries: Scores,
+        form: LinearForm,
+        users: Rows,
+        depth: int,
+        seen: Csr | None,
+    ) -> tuple[Rows, Scores]:
+        """Search for some users; returns unseen items, best first, and scores: (n, m) each."""
+        fetch = min(2 * depth + 40, len(self.rows))
+        probes = min(self._probes_for(depth), self.lists.nlist)
+        parameters = faiss_library().SearchParametersIVF(nprobe=probes)
+        _, places = self.lists.search(queries[users], fetch, params=parameters)
         items = self.rows[places]  # -1 means not found: any item, ranked last
         absent = places < 0
-        if request.seen is not None:
-            absent |= _contains(request.seen, users, items)
+        if seen is not None:
+            absent |= _contains(seen, users, items)
         scores = np.empty(items.shape, dtype=np.float32)
 
         def score(first: int, end: int) -> None:
             owners = np.repeat(users[first:end], fetch)
-            found = request.form.scores(owners, items[first:end].ravel())
+            found = form.scores(owners, items[first:end].ravel())
             scores[first:end] = found.reshape(-1, fetch)
 
         parallel_for(len(users), score, least=32)
         scores[absent] = -np.inf
-        k = min(request.k, fetch)
-        order = np.lexsort((items, -scores), axis=-1)[:, :k]
-        enough = np.minimum(request.k, request.left_over[users])
-        complete: Mask = fetch - absent.sum(axis=1) >= enough
-        best, best_scores = (np.take_along_axis(table, order, axis=1) for table in (items, scores))
-        nothing = np.isneginf(best_scores)
-        best[nothing], best_scores[nothing] = UNKNOWN, np.nan
-        done, others = users[complete], users[~complete]
-        request.items[done, :k], request.scores[done, :k] = best[complete], best_scores[complete]
-        return others
+        order = np.lexsort((items, -scores), axis=-1)
+        items, scores = (np.take_along_axis(table, order, axis=1) for table in (items, scores))
+        absent = np.isneginf(scores)
+        items[absent], scores[absent] = UNKNOWN, np.nan
+        return items, scores
 
     def _tuned(self, form: LinearForm, recall: float, random_state: int) -> ItemIndex:
         """Return the same index with as many probes as it takes to find what is asked for."""
@@ -364,14 +414,6 @@ def _contains(listed: Csr, users: Rows, items: Rows) -> Mask:
             spots = np.minimum(np.searchsorted(row, items[place]), len(row) - 1)
             hits[place] = row[spots] == items[place]
     return hits
-
-
-def _check_finite(form: LinearForm, rows: Rows) -> None:
-    if not (np.isfinite(form.item_norms[rows]).all() and np.isfinite(form.user_vectors).all()):
-        raise EvaluationError(
-            "A vector has NaN or infinite entries and cannot be indexed: check that the training "
-            "of the model converged."
-        )
 
 
 def _read(path: Path) -> tuple[dict[str, Any], Arrays]:

@@ -179,6 +179,15 @@ class FollowsHistories(Protocol):
         """
 
 
+def row_norms(vectors: Scores) -> Norms:
+    """Return the lengths of vectors (n, d) in float64, without a copy of all of them: (n,)."""
+    norms, step = np.empty(len(vectors)), block_length(2 * vectors.shape[1])
+    for start in range(0, len(vectors), step):
+        some = vectors[start : start + step].astype(np.float64)
+        norms[start : start + step] = np.linalg.norm(some, axis=1)
+    return norms
+
+
 def block_length(n_items: int, block_bytes: int = BLOCK_BYTES) -> int:
     """Return how many users fit into one block of scores."""
     return max(1, block_bytes // (4 * max(1, n_items)))
@@ -230,8 +239,6 @@ class LinearForm:
     @cached_property
     def item_norms(self) -> Norms:
         """(n_items,) lengths of the item vectors, computed at first use and kept."""
-        from transcf.kernels.products import row_norms
-
         return row_norms(self.item_vectors)
 
     def for_users(self, user_vectors: Scores, user_constants: Scores) -> LinearForm:
@@ -255,14 +262,7 @@ class LinearForm:
 
 
 class StoredForm(LinearForm):
-    """A linear form whose two sides are arrays.
-
-    Args:
-        user_vectors: (n_users, d) float32.
-        item_vectors: (n_items, d) float32.
-        user_constants: (n_users,) float32.
-        item_norms: As for `LinearForm`.
-    """
+    """A linear form whose two sides are arrays, all float32."""
 
     def __init__(
         self,
@@ -285,13 +285,7 @@ class StoredForm(LinearForm):
 
 
 def user_side(geometry: Geometry, vectors: Scores, has_bias: bool) -> UserSide:
-    """Vectors (n, d) and constants (n,) of users in a linear form of their vectors.
-
-    Args:
-        geometry: "dot" or "distance".
-        vectors: (n, dim).
-        has_bias: Whether items have a bias.
-    """
+    """Vectors (n, d) and constants (n,) of users in a linear form of their vectors (n, dim)."""
     if geometry == "dot" and not has_bias:
         return vectors, np.zeros(len(vectors), vectors.dtype)
     one = np.ones((len(vectors), 1), vectors.dtype)
@@ -309,7 +303,7 @@ def vector_form(
         geometry: "dot" or "distance".
         users: x, (n_users, dim).
         items: y, (n_items, dim).
-        bias: c, (n_items,), or None for none.
+        bias: c, (n_items,), or None.
     """
     first = np.zeros(len(items), items.dtype) if bias is None else bias
     if geometry == "distance":
@@ -362,13 +356,7 @@ class BlockView(Scorer):
 
 @dataclass(frozen=True, eq=False)
 class FormView(Scorer):
-    """A scorer made from inner products.
-
-    Attributes:
-        name: Name in errors.
-        rankable: (n_columns,) what may be ranked.
-        form: The vectors.
-    """
+    """A scorer made from inner products; `name` is for errors."""
 
     name: str
     rankable: Mask
@@ -380,12 +368,9 @@ class FormView(Scorer):
 
 
 def nearest(similarity: Scorer, rows: Rows, k: int) -> tuple[Rows, Scores]:
-    """Find the k most similar others of each row; see `top_k` for order and shapes.
+    """Find the k most similar others of each row by a scorer of items for items or users for users.
 
-    Args:
-        similarity: Scores items for items, or users for users.
-        rows: (n,) rows whose neighbours are wanted.
-        k: Length of the lists.
+    `top_k` has order and shapes.
     """
     n = len(similarity.rankable)
     itself = Csr(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), n)

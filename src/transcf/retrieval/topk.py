@@ -1,15 +1,13 @@
 """Exact top-k: one blocked product, a selection that reads it from cache, a final order.
 
-Scores come in tiles: some users times some columns, small enough to be read from cache. Columns are
-the items that may be ranked, in ascending order. A scorer with a linear form gives tiles of a
-float32 matrix product with a bound on their error, and other sources say how far their tiles may be
-off; a scorer without tiles gives pieces of its `scores`, which are exact.
+Scores come in tiles: some users times some columns (items that may be ranked, ascending), small
+enough to be read from cache. Tiles of a linear form are float32 products with a bound on their
+error, other sources say how far their tiles may be off, and a scorer without tiles gives pieces of
+its `scores`, which are exact.
 
-The order is that of the scores that are returned, and a pair's score depends on nothing else:
-neither on the number of threads nor on the other users of a request. The last bits of a matrix
+A pair's score depends neither on threads nor on the other users of a request. The last bits of a
 product change with its shape, so products only propose candidates, which are scored again in
-float64. Scores of a scorer without tiles are used as they are: their last digits may depend on the
-users of a block.
+float64. Scores without tiles are used as they are: their last digits may depend on the block.
 """
 
 from __future__ import annotations
@@ -17,18 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
 from transcf.kernels import topk as kernels
-from transcf.kernels.products import exact_rows, pair_scores, row_norms
+from transcf.kernels.products import pair_scores
 from transcf.parallel import parallel_for
-from transcf.retrieval.scorer import BLOCK_BYTES, Norms, Scorer, Scores, Source, block_length
+from transcf.retrieval.scorer import (
+    BLOCK_BYTES,
+    Norms,
+    Scorer,
+    Scores,
+    Source,
+    block_length,
+    row_norms,
+)
 
 #: Processes some rows of a tile: their scores, the tile's first column, which rows they are.
 Look: TypeAlias = Callable[[Scores, int, slice], None]
@@ -44,6 +51,8 @@ PRODUCT_COLUMNS = 4096
 PRODUCT_USERS = 1400
 #: Columns of a tile that something other than a product makes: a multiple of this, or the rest.
 STRETCH = 256
+#: Catalogues of at most so many columns are ranked by numpy: kernels take seconds to compile.
+SMALL = 1024
 #: Fewer rows than this are not worth a thread.
 LEAST_ROWS = 32
 #: Largest rounding of a number, relative to it.
@@ -85,9 +94,9 @@ class Block:
     Attributes:
         users: (n,) user rows.
         error: (n,) how far a tile's score, without the constant, may be from the true one.
-        user_vectors: (n, d), empty rows where the tiles are no products.
+        user_vectors: (n, d), empty rows unless tiles are products.
         constants: (n,) to be added to a product.
-        source: Where the tiles come from; None where they are products.
+        source: Gives the tiles; None if they are products.
     """
 
     users: Rows
@@ -98,20 +107,18 @@ class Block:
 
 
 class Tiles:
-    """The tiles of a scorer, block of users by block of users.
-
-    Args:
-        scorer: Gives the scores.
-        allowed: (n_items,) items that may be ranked.
+    """The tiles of a scorer for some allowed items, by blocks of users.
 
     Attributes:
         columns: (n_columns,) item row of each column.
         column_of: (n_items,) column of each item row, -1 if it is not allowed.
+        is_small: Whether numpy ranks the columns.
     """
 
     def __init__(self, scorer: Scorer, allowed: Mask) -> None:
         self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
         self.n_columns = len(self.columns)
+        self.is_small = self.n_columns <= SMALL
         self.column_of: Rows = self.columns
         if self.n_columns < len(allowed):
             self.column_of = np.full(len(allowed), UNKNOWN, dtype=np.int32)
@@ -154,18 +161,8 @@ class Tiles:
             raise not_finite(self._scorer.name)
         return Block(users, error, vectors, constants)
 
-    def scan(self, block: Block, look: Look) -> None:
-        """Pass the tiles of a block to `look`, which may overwrite them; threads share the rows."""
-        for first, tile in self._tiles(block):
-            parallel_for(len(tile), partial(_look_at_rows, look, tile, first), LEAST_ROWS)
-
-    def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
-        """Set the scores of listed items in a tile, which has a row for each user, to -inf."""
-        kernels.hide(
-            tile, first, self.columns, self.column_of, users, listed.indptr, listed.indices
-        )
-
-    def _tiles(self, block: Block) -> Iterator[tuple[int, Scores]]:
+    def scan(self, block: Block, *looks: Look) -> None:
+        """Pass the tiles of a block to functions, which may change them; threads share the rows."""
         n = len(block.users)
         for part in self._stretches(n):
             tile = self._tile(n, part.stop - part.start)
@@ -173,7 +170,19 @@ class Tiles:
                 self._multiply(block, part, tile)
             else:
                 self._fill(block.source, self.columns[part], tile)
-            yield part.start, tile
+            parallel_for(n, partial(_look_at_rows, looks, tile, part.start), LEAST_ROWS)
+
+    def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
+        """Set the scores of listed items in a tile, which has a row for each user, to -inf."""
+        if self.is_small:
+            own = listed.take(users)
+            columns = self.column_of[own.indices] - first
+            inside = (columns >= 0) & (columns < tile.shape[1])
+            tile[own.entry_rows[inside], columns[inside]] = -np.inf
+            return
+        kernels.hide(
+            tile, first, self.columns, self.column_of, users, listed.indptr, listed.indices
+        )
 
     def _stretches(self, n_users: int) -> Iterator[slice]:
         """Cut the columns such that tiles stay small."""
@@ -193,20 +202,13 @@ class Tiles:
             return block.source.pairs(rows, items)
         return pair_scores(block.user_vectors, self.item_vectors, block.constants, rows, items)
 
-    def exact(self, block: Block, rows: Rows) -> Iterator[tuple[Block, Scores]]:
-        """Yield blocks of these rows with their true scores: (n, n_columns)."""
-        for part in _even_slices(len(rows), block_length(self.n_columns)):
-            some = rows[part]
-            vectors, constants = block.user_vectors[some], block.constants[some]
-            scores = np.empty((len(some), self.n_columns), dtype=np.float32)
-            if block.source is None:
-                exact_rows(vectors, self.item_vectors, constants, self.columns, scores)
-            else:
-                for row, place in enumerate(some):
-                    same = np.full(self.n_columns, place, dtype=np.int32)
-                    scores[row] = block.source.pairs(same, self.columns)
-            none = np.zeros(len(some), dtype=np.float32)
-            yield Block(block.users[some], none, vectors, none), scores
+    def exact(self, block: Block, rows: Rows) -> Scores:
+        """Return the true scores of some rows of the block: (n, n_columns)."""
+        scores = np.empty((len(rows), self.n_columns), dtype=np.float32)
+        for place, row in enumerate(rows):
+            same = np.full(self.n_columns, row, dtype=np.int32)
+            scores[place] = self.pairs(block, same, self.columns)
+        return scores
 
     def _multiply(self, block: Block, part: slice, tile: Scores) -> None:
         gathered = self._gathered
@@ -224,13 +226,8 @@ class Tiles:
 
     def _fill(self, source: Source, items: Rows, tile: Scores) -> None:
         source.fill(items, tile)
-        sound: list[bool] = []
-        parallel_for(
-            len(tile),
-            lambda first, end: sound.append(kernels.all_finite(tile[first:end])),
-            LEAST_ROWS,
-        )
-        if not all(sound):
+        # Sums in float64 are finite unless a score is not.
+        if not np.isfinite(tile.sum(axis=1, dtype=np.float64)).all():
             raise not_finite(self._scorer.name)
 
     def _tile(self, n_rows: int, width: int) -> Scores:
@@ -247,8 +244,11 @@ def not_finite(name: str) -> EvaluationError:
     )
 
 
-def _look_at_rows(look: Look, tile: Scores, first_column: int, first: int, end: int) -> None:
-    look(tile[first:end], first_column, slice(first, end))
+def _look_at_rows(
+    looks: tuple[Look, ...], tile: Scores, first_column: int, first: int, end: int
+) -> None:
+    for look in looks:
+        look(tile[first:end], first_column, slice(first, end))
 
 
 def _even_slices(total: int, longest: int) -> Iterator[slice]:
@@ -259,12 +259,7 @@ def _even_slices(total: int, longest: int) -> Iterator[slice]:
 
 
 class BlockSource:
-    """All scores of some users, which are exact.
-
-    Args:
-        scores: (n, n_items) float32.
-        items: (m,) rows of the items that may be asked for.
-    """
+    """All scores of some users, (n, n_items), which are exact, for some item rows."""
 
     def __init__(self, scores: Scores, items: Rows) -> None:
         self._scores, self._items = scores, items
@@ -279,7 +274,8 @@ class BlockSource:
         """Copy the scores of some item rows: (n, n_items)."""
 
         def work(first: int, end: int) -> None:
-            kernels.gather(self._scores[first:end], items, tile[first:end])
+            some = self._scores[first:end]
+            some.take(items, axis=1, out=tile[first:end], mode="clip")
 
         parallel_for(len(tile), work, LEAST_ROWS)
 
@@ -302,15 +298,18 @@ class BestLists:
     Args:
         tiles: Of the scorer.
         block: The users.
-        k: Length of the lists; with 0, known items are hidden and nothing else is done.
+        k: Length of the lists, at most the number of columns; with 0, known items are hidden and
+            nothing else is done.
         known: Items of each user row that are left out, or None.
     """
 
     def __init__(self, tiles: Tiles, block: Block, k: int, known: Csr | None) -> None:
-        n, capacity = len(block.users), kernels.capacity_for(k)
+        n = len(block.users)
         self._tiles, self._block, self._k, self._known = tiles, block, k, known
-        self._scores = np.empty((n, capacity), dtype=np.float32)
-        self._columns = np.empty((n, capacity), dtype=np.int32)
+        #: All scores of a small catalogue; candidates otherwise, see `kernels.topk`.
+        width = tiles.n_columns if tiles.is_small else kernels.capacity_for(k)
+        self._scores = np.empty((n, width if k else 0), dtype=np.float32)
+        self._columns = np.empty((n, 0 if tiles.is_small else width), dtype=np.int32)
         self._counts = np.zeros(n, dtype=np.int64)
         self._thresholds = np.full(n, kernels.LOWEST, dtype=np.float32)
 
@@ -319,6 +318,9 @@ class BestLists:
         if self._known is not None:
             self._tiles.hide(tile, first, self._block.users[rows], self._known)
         if self._k == 0:
+            return
+        if self._tiles.is_small:
+            self._scores[rows, first : first + tile.shape[1]] = tile
             return
         kernels.collect(
             tile,
@@ -335,21 +337,47 @@ class BestLists:
         """Write the lists, (n, k) each; places beyond the last item stay as they are."""
         if self._k == 0:
             return
-
-        def settle(first: int, end: int) -> None:
-            self._settle(slice(first, end), items[first:end], scores[first:end])
-
-        parallel_for(len(self._counts), settle, LEAST_ROWS)
+        settle = self._select if self._tiles.is_small else self._settle
+        parallel_for(
+            len(self._counts),
+            lambda first, end: settle(slice(first, end), items[first:end], scores[first:end]),
+            LEAST_ROWS,
+        )
         crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
-        done = 0
-        for exact, true_scores in self._tiles.exact(self._block, crowded):
-            best = BestLists(self._tiles, exact, self._k, self._known)
-            best.look(true_scores, 0, slice(None))
-            some = crowded[done : done + len(true_scores)]
-            found_items, found_scores = items[some], scores[some]
-            best.finish(found_items, found_scores)
-            items[some], scores[some] = found_items, found_scores
-            done += len(true_scores)
+        for part in _even_slices(len(crowded), max(1, block_length(8 * self._tiles.n_columns))):
+            some = crowded[part]
+            table, users = self._tiles.exact(self._block, some), self._block.users[some]
+            if self._known is not None:
+                self._tiles.hide(table, 0, users, self._known)
+            best = _candidates(table, np.zeros(len(some), np.float32), self._k)
+            self._write(some, *best, table[best], items, scores)
+
+    def _select(self, rows: slice, items: Rows, scores: Scores) -> None:
+        """Write the lists of some rows of a small catalogue."""
+        table, error = self._scores[rows], self._block.error[rows]
+        owners, columns = _candidates(table, error, self._k)
+        if error.any():
+            places = owners.astype(np.int32) + np.int32(rows.start)
+            found = self._tiles.pairs(self._block, places, self._tiles.columns[columns])
+        else:
+            found = table[owners, columns]
+        self._write(np.arange(len(table)), owners, columns, found, items, scores)
+
+    def _write(
+        self,
+        rows: npt.NDArray[np.integer[Any]],
+        owners: npt.NDArray[np.intp],
+        columns: npt.NDArray[np.intp],
+        found: Scores,
+        items: Rows,
+        scores: Scores,
+    ) -> None:
+        """Order candidates, ascending by owner, and write the best of each owner to its row."""
+        order = np.lexsort((columns, -found, owners))
+        places = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        best = places < self._k
+        to = rows[owners[best]], places[best]
+        items[to], scores[to] = self._tiles.columns[columns[order][best]], found[order][best]
 
     def _settle(self, rows: slice, items: Rows, scores: Scores) -> None:
         block, tiles = self._block, self._tiles
@@ -379,3 +407,13 @@ class BestLists:
         owners = rows.start + np.nonzero(kept)[0].astype(np.int32)
         items = self._tiles.columns[columns[kept]]
         scores[kept] = self._tiles.pairs(self._block, owners, items)
+
+
+def _candidates(
+    table: Scores, error: Scores, k: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return rows and columns of a table of scores that may be among the best k of their row."""
+    place = table.shape[1] - k
+    kth = np.partition(table, place, axis=1)[:, place]
+    rows, columns = np.nonzero(table >= np.maximum(kth - 2 * error, kernels.LOWEST)[:, None])
+    return rows, columns

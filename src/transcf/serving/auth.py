@@ -230,6 +230,8 @@ class AuthMiddleware:
 def _needed_scope(method: str, path: str) -> str:
     if path == "/metrics":
         return "metrics"
+    if path == "/v1/models/current":
+        return "admin"
     return "write" if path == "/v1/events" and method == "POST" else "read"
 
 

@@ -32,6 +32,8 @@ from transcf.serving.search import TextIndex
 
 #: Key of a model's report: the number of the newest event that it has learned from.
 EVENTS_AFTER = "events_after"
+#: Key of a model's report: how `transcf refresh` validated it.
+VALIDATION = "validation"
 #: Environment variable with the folder in which workers share item vectors.
 SHARED_FOLDER = "TRANSCF_SHARED"
 #: Users of the largest query that warms up a version.

@@ -6,13 +6,11 @@ one changes. Starlette's `StaticFiles` does neither; the few files are kept in m
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
 import html
 import mimetypes
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,16 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
-from transcf.errors import MissingExtraError
 from transcf.serving.errors import json_response
 
 PAGE = Path(__file__).with_name("page")
-#: Scripts come from this service only, none is inline. plotly compiles WebGL code ('unsafe-eval')
-#: and writes style elements ('unsafe-inline').
+#: Scripts and styles come from this service only; none is inline or compiled from text.
 POLICY = "; ".join(
     [
         "default-src 'none'",
-        "script-src 'self' 'unsafe-eval'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
@@ -45,18 +41,6 @@ _HEADERS = {
 }
 #: Browsers ask again, and get a 304 by the ETag; or they never ask again.
 _CHECKED, _IMMUTABLE = "no-cache", "public, max-age=31536000, immutable"
-
-
-def plotly_script() -> Path:
-    """Return plotly's script, without importing plotly, which takes a second.
-
-    Raises:
-        MissingExtraError: plotly is not installed.
-    """
-    found = find_spec("plotly")
-    if found is None or found.origin is None:
-        raise MissingExtraError("The explorer's map", "serve")
-    return Path(found.origin).with_name("package_data") / "plotly.min.js"
 
 
 class _File:
@@ -90,20 +74,18 @@ class _Page:
 
     def __init__(self) -> None:
         files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
-        script = plotly_script()
-        described = repr([*files.items(), script, script.stat().st_size])
-        self.digest = hashlib.sha256(described.encode()).hexdigest()[:12]
-        index = files.pop("index.html").replace(b'"page/', f'"page/{self.digest}/'.encode())
-        self.index = _File("index.html", index)
+        self.digest = hashlib.sha256(repr(files).encode()).hexdigest()[:12]
+        # Browsers would find imported scripts one after the other.
+        preloads = "".join(
+            f'  <link rel="modulepreload" href="page/{name}">\n'
+            for name in files
+            if name.endswith(".js")
+        )
+        index = files.pop("index.html").replace(b"</head>", preloads.encode() + b"</head>")
+        self.index = _File("index.html", index.replace(b'"page/', f'"page/{self.digest}/'.encode()))
         self._files = {name: _File(name, content) for name, content in files.items()}
 
-    @cached_property
-    def _plotly(self) -> _File:
-        return _File("plotly.js", plotly_script().read_bytes())
-
     def file(self, name: str) -> _File:
-        if name == "plotly.js":
-            return self._plotly
         if name not in self._files:
             raise HTTPException(404)
         return self._files[name]
@@ -119,13 +101,12 @@ def add_pages(app: FastAPI) -> None:
 
     @app.get("/page/{name}", include_in_schema=False)
     async def file(request: Request, name: str) -> Response:
-        return await asyncio.to_thread(page.file(name).response, request, _CHECKED)
+        return page.file(name).response(request, _CHECKED)
 
     @app.get("/page/{digest}/{name}", include_in_schema=False)
     async def digested_file(request: Request, digest: str, name: str) -> Response:
-        # The first compression of a large file takes a while.
         control = _IMMUTABLE if digest == page.digest else _CHECKED
-        return await asyncio.to_thread(page.file(name).response, request, control)
+        return page.file(name).response(request, control)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:
@@ -133,7 +114,7 @@ def add_pages(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
-        return HTMLResponse(_list_routes(app.openapi()))
+        return HTMLResponse(_list_routes(app.openapi()), headers=_HEADERS)
 
 
 def _list_routes(description: dict[str, Any]) -> str:
@@ -152,8 +133,9 @@ def _list_routes(description: dict[str, Any]) -> str:
     table = "".join(f"<tr>{row}</tr>" for row in rows)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>transcf: routes</title>'
-        "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2rem}"
-        "td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0}</style>"
-        f"<h1>Routes</h1><p>For machines: <a href='/openapi.json'>openapi.json</a></p>"
+        '<meta name="viewport" content="width=device-width">'
+        '<link rel="icon" href="page/icon.svg"><link rel="stylesheet" href="page/style.css">'
+        '<body class="routes">'
+        "<h1>Routes</h1><p>For machines: <a href='openapi.json'>openapi.json</a></p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
     )

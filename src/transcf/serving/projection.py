@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import logging
+import os
+import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import svds
 
+from transcf.data.atomic import atomic_write
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.io.model_dir import versions_folder
+from transcf.io.model_json import NAME
 
 if TYPE_CHECKING:
     from transcf.serving.model_version import ModelVersion
     from transcf.serving.ranking import ResolvedUser
 
+log = logging.getLogger("transcf.serving")
+
 Array = npt.NDArray[np.float64]
+#: How items are placed: by principal components, or so that neighbours stay neighbours.
+Layout: TypeAlias = Literal["pca", "neighbors"]
 
 #: Past items whose translations are listed, those with the largest shares.
 _MAX_TRANSLATIONS = 12
-#: Decimals of coordinates.
-_DIGITS = 5
+#: Decimals of coordinates; those of t-SNE lie between -10 and 10.
+_DIGITS, _TSNE_DIGITS, _TSNE_RADIUS = 5, 3, 10.0
+#: Singular vectors of the interactions that t-SNE starts from.
+_FACTORS = 32
+#: Items that t-SNE places, those with the most users; others go to their nearest ones of these.
+_LANDMARKS = 5000
+#: Nearest items whose mean is the place of a vector on a t-SNE layout.
+_NEAREST = 5
+_PERPLEXITY, _ITERATIONS = 30.0, 500
+#: Niceness of the thread that computes a layout (Linux).
+_NICE = 10
 
 
 class Projection2D:
@@ -30,12 +53,21 @@ class Projection2D:
     users have positions, too. Other models use the leading singular vectors of the interaction
     matrix; a user is then at the mean of the items of the history.
 
+    The layout "neighbors" is t-SNE of the same vectors (scikit-learn). It is computed in a thread
+    of its own at the first request and kept in a file next to the model's versions. Until then,
+    and without scikit-learn, the principal axes are used. A user has no coordinates of its own in
+    it, and is at the mean of the nearest items.
+
     Args:
         version: The model version.
     """
 
     def __init__(self, version: ModelVersion) -> None:
         self._version = version
+        self._tsne: Array | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- principal axes --------------------------------------------------------------------------
 
     @cached_property
     def _vectors(self) -> Array | None:
@@ -62,68 +94,170 @@ class Projection2D:
     @cached_property
     def _positions(self) -> tuple[Array, Array]:
         """Item coordinates (n_items, 2) and explained variance ratios (2,)."""
-        if self._vectors is not None:
-            mean, axes, ratios = self._axes
-            return (self._vectors - mean) @ axes, ratios
-        return self._of_interactions()
+        if self._vectors is None:
+            return self._of_interactions(2)
+        mean, axes, ratios = self._axes
+        return (self._vectors - mean) @ axes, ratios
 
-    def _of_interactions(self) -> tuple[Array, Array]:
-        """Project the interaction matrix, normalized by user and by item."""
+    def _of_interactions(self, factors: int) -> tuple[Array, Array]:
+        """Project the interaction matrix, normalized by user and by item, to some dimensions."""
         data = self._version.data
         weights = 1 / np.sqrt(np.maximum(1, data.seen.counts))
         matrix = data.seen.to_scipy(np.float64, np.repeat(weights, data.seen.counts))
         columns = np.sqrt(np.maximum(1, data.item_counts))
         scaled = matrix.multiply(1 / columns[None, :]).tocsr()
         size = min(scaled.shape)
-        if size < 4:
-            return np.zeros((len(data.items), 2)), np.zeros(2)
+        if size < factors + 2:
+            return np.zeros((len(data.items), factors)), np.zeros(factors)
         start = np.ones(size) / np.sqrt(size)
-        _, values, right = svds(scaled, k=3, v0=start, random_state=0)
+        _, values, right = svds(scaled, k=factors + 1, v0=start, random_state=0)
         # The first singular vector reflects popularity only.
-        positions = (right[::-1][1:3] * values[::-1][1:3, None]).T * np.sqrt(len(data.items))
+        right, values = right[::-1][1:], values[::-1][1:]
+        positions = (right * values[:, None]).T * np.sqrt(len(data.items))
         total = max(float((scaled.data**2).sum()), np.finfo(float).tiny)
-        ratios = np.square(values[::-1][1:3]).astype(np.float64) / total
-        return positions.astype(np.float64), ratios
+        return positions.astype(np.float64), np.square(values).astype(np.float64) / total
 
-    def points(self, limit: int) -> dict[str, Any]:
+    # -- t-SNE -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _features(self) -> Array:
+        """Item vectors that t-SNE starts from, scaled to a standard deviation of 1."""
+        if self._vectors is not None:
+            found = self._vectors
+        else:
+            data = self._version.data
+            most = min(len(data.users), len(data.items)) - 2
+            found, _ = self._of_interactions(max(2, min(_FACTORS, most)))
+        scaled: Array = found / max(float(found.std()), np.finfo(float).tiny)
+        return scaled
+
+    @cached_property
+    def _landmarks(self) -> Rows:
+        return self._version.popular[:_LANDMARKS]
+
+    @cached_property
+    def _tsne_file(self) -> Path:
+        """The file that keeps the layout; its name changes with the model and the method."""
+        version = self._version
+        described = (version.folder / NAME).read_bytes() + f"{_LANDMARKS} {_ITERATIONS}".encode()
+        checksum = hashlib.sha256(described).hexdigest()[:16]
+        is_first = version.number == 1
+        folder = versions_folder(version.folder) if is_first else version.folder.parent
+        return folder / f"map-{version.number}-{checksum}.npy"
+
+    def neighbor_layout(self) -> Array | None:
+        """Return the t-SNE layout (n_items, 2); None while it is being computed or if it cannot be.
+
+        The first call starts the computation.
+        """
+        if self._tsne is None:
+            with contextlib.suppress(OSError, ValueError):
+                placed = np.load(self._tsne_file)
+                if placed.shape == (len(self._version.items), 2):
+                    self._tsne = placed
+        if self._tsne is None and self._thread is None and self.can_compute_neighbors:
+            self._thread = threading.Thread(target=self._compute, name="map", daemon=True)
+            self._thread.start()
+        return self._tsne
+
+    @property
+    def can_compute_neighbors(self) -> bool:
+        """Whether there is scikit-learn, and something to place."""
+        return find_spec("sklearn") is not None and len(self._landmarks) > _NEAREST
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether the t-SNE layout is on its way."""
+        return self._thread is not None and self._thread.is_alive() and self._tsne is None
+
+    def _compute(self) -> None:
+        """Compute the layout and store it."""
+        with contextlib.suppress(OSError, AttributeError):  # recommendations come first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        try:
+            placed = self._compute_tsne()
+        except Exception:
+            log.exception("The layout of the map cannot be computed: principal axes are used.")
+            return
+        try:
+            self._tsne_file.parent.mkdir(exist_ok=True)
+            with atomic_write(self._tsne_file) as unfinished, unfinished.open("wb") as file:
+                np.save(file, placed)
+        except OSError as error:
+            log.info("The layout of the map is not stored: %s.", type(error).__name__)
+        self._tsne = placed
+
+    def _compute_tsne(self) -> Array:
+        from sklearn.manifold import TSNE
+        from threadpoolctl import threadpool_limits
+
+        rows = self._landmarks
+        method = TSNE(
+            perplexity=min(_PERPLEXITY, (len(rows) - 1) / 3),
+            init="pca",
+            max_iter=_ITERATIONS,
+            random_state=0,
+            n_jobs=1,
+        )
+        with threadpool_limits(1):
+            landmarks: Array = method.fit_transform(self._features[rows].astype(np.float32))
+        landmarks = landmarks - landmarks.mean(axis=0)
+        landmarks *= _TSNE_RADIUS / max(float(np.abs(landmarks).max()), np.finfo(float).tiny)
+        placed = np.zeros((len(self._version.items), 2))
+        others = np.setdiff1d(self._version.popular, rows)
+        placed[others] = _place_near(self._features[others], self._features[rows], landmarks)
+        placed[rows] = landmarks
+        return placed.round(_TSNE_DIGITS)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def points(self, limit: int, layout: Layout) -> dict[str, Any]:
         """Return the items with the most users, in columns."""
         version = self._version
         positions, ratios = self._positions
+        placed = self.neighbor_layout() if layout == "neighbors" else None
         rows = version.popular[:limit]
         numbers = {name: number for number, name in enumerate(version.items_by_category)}
         entries = [version.item_metadata[row] for row in rows.tolist()]
+        shown = positions if placed is None else placed
         return {
             "version": version.number,
             "of": "item vectors" if self._vectors is not None else "interactions",
+            "layout": "pca" if placed is None else "tsne",
+            "pending": layout == "neighbors" and placed is None and self.is_computing,
             "translations": version.can["translations"],
             "shares": _rounded(ratios),
             "count": len(version.popular),
             "categories": list(numbers),
             "item": version.items.ids(rows).to_list(),
             "title": [entry.title for entry in entries],
-            "category": [numbers[e.categories[0]] if e.categories else -1 for e in entries],
+            "category": [[numbers[name] for name in entry.categories] for entry in entries],
             "users": version.data.item_counts[rows].tolist(),
-            "x": _rounded(positions[rows, 0]),
-            "y": _rounded(positions[rows, 1]),
+            "x": _rounded(shown[rows, 0]),
+            "y": _rounded(shown[rows, 1]),
         }
 
-    def position(self, user: ResolvedUser, toward: Rows) -> dict[str, Any]:
+    def position(self, user: ResolvedUser, toward: Rows, layout: Layout) -> dict[str, Any]:
         """Return the position of a user, and the translated positions for some item rows."""
         history = user.history
         row = user.row if user.source == "model" and user.row != UNKNOWN else None
-        position: list[float] | None = None
-        if len(history) and self._vectors is None:
-            position = _rounded(self._positions[0][history].mean(axis=0))
-        elif len(history):
+        placed = self.neighbor_layout() if layout == "neighbors" else None
+        vector: npt.NDArray[Any] | None = None
+        if len(history) and self._vectors is not None:
             vector = self._version.scorer.position(row, history)
-            position = None if vector is None else self._project(vector)
+        elif len(history):
+            known = self._positions[0] if placed is None else self._features
+            vector = known[history].mean(axis=0)
         return {
             "version": self._version.number,
-            "position": position,
-            "toward": [self._translated(row, history, item) for item in toward.tolist()],
+            "layout": "pca" if placed is None else "tsne",
+            "position": None if vector is None else self._project(vector[None], placed)[0],
+            "toward": [self._translated(row, history, item, placed) for item in toward.tolist()],
         }
 
-    def _translated(self, user: int | None, history: Rows, item: int) -> dict[str, Any]:
+    def _translated(
+        self, user: int | None, history: Rows, item: int, placed: Array | None
+    ) -> dict[str, Any]:
         """Return the position of a user translated toward an item, and the parts of past items."""
         version, scorer = self._version, self._version.scorer
         found: dict[str, Any] = {"item": version.items.series[item], "position": None, "moved": []}
@@ -131,26 +265,46 @@ class Projection2D:
             return found
         moved = scorer.translated_position(user, history, np.array([item], np.int32))
         if moved is not None:
-            found["position"] = self._project(moved[0])
+            found["position"] = self._project(moved, placed)[0]
         parts = scorer.ways(user, history, item)
         if parts is not None:
             points, shares = parts
             best = np.argsort(-shares, kind="stable")[:_MAX_TRANSLATIONS]
             names = version.items.ids(history[best]).to_list()
+            places = self._project(points[best], placed)
             found["moved"] = [
-                {
-                    "item": name,
-                    "title": version.title(name),
-                    "position": self._project(points[place]),
-                    "share": float(shares[place]),
-                }
-                for name, place in zip(names, best, strict=True)
+                {"item": name, "title": version.title(name), "position": place, "share": share}
+                for name, place, share in zip(names, places, shares[best].tolist(), strict=True)
             ]
         return found
 
-    def _project(self, vector: npt.NDArray[Any]) -> list[float]:
-        mean, axes, _ = self._axes
-        return _rounded((vector - mean) @ axes)
+    def _project(self, vectors: npt.NDArray[Any], placed: Array | None) -> list[list[float]]:
+        """Return the places of vectors (n, d) on a layout; None for the principal axes."""
+        if placed is not None:
+            if self._vectors is not None:
+                vectors = vectors / max(float(self._vectors.std()), np.finfo(float).tiny)
+            rows = self._landmarks
+            found = _place_near(vectors, self._features[rows], placed[rows])
+        elif self._vectors is not None:
+            mean, axes, _ = self._axes
+            found = (vectors - mean) @ axes
+        else:
+            found = vectors
+        return [_rounded(place) for place in found]
+
+
+def _place_near(vectors: npt.NDArray[Any], known: Array, places: Array) -> Array:
+    """Return the mean places of the nearest known vectors, weighted by their inverse distance."""
+    found = np.zeros((len(vectors), 2))
+    squares = np.square(known).sum(axis=1)
+    for first in range(0, len(vectors), 512):
+        some = vectors[first : first + 512].astype(np.float64)
+        away = np.square(some).sum(axis=1)[:, None] + squares - 2 * some @ known.T
+        near = np.argpartition(away, _NEAREST - 1, axis=1)[:, :_NEAREST]
+        distances = np.maximum(np.take_along_axis(away, near, axis=1), 1e-6)
+        weights = (1 / distances) / (1 / distances).sum(axis=1, keepdims=True)
+        found[first : first + 512] = (places[near] * weights[..., None]).sum(axis=1)
+    return found
 
 
 def _rounded(values: npt.NDArray[Any]) -> list[float]:

@@ -6,12 +6,12 @@ those of the route, and their annotations limit them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-import polars as pl
 from pydantic import Field
 from pydantic_core import to_json
 
@@ -24,6 +24,7 @@ from transcf.retrieval.scorer import Scores
 from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
+from transcf.serving.projection import Layout
 from transcf.serving.ranking import Ranked, ResolvedUser, rank, resolve_sessions, resolve_users
 from transcf.serving.schemas import (
     MAX_EXPLAINED,
@@ -41,6 +42,12 @@ from transcf.serving.schemas import (
 RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
 #: Past items in the reason of a recommended item.
 _REASON_ITEMS = 3
+#: Items whose scores percentiles refer to.
+_SAMPLED_ITEMS = 1000
+#: Users of an item for fair and strong evidence; an item of the history counts as three.
+_FAIR_SUPPORT, _STRONG_SUPPORT, _EVENTS_PER_USER = 10, 30, 3
+#: Categories that describe a user, and items of the history that they are counted in.
+_CARD_CATEGORIES, _CARD_ITEMS = 3, 200
 
 
 # -- recommendations -----------------------------------------------------------------------------
@@ -124,7 +131,26 @@ def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reas
     if user.source == "popular" or not version.can["explain"]:
         return None
     found = _explanation(version, user, row, _REASON_ITEMS)
-    return {"sentence": _sentence(version, found), "effects": _effects(version, found)}
+    return {
+        "sentence": _sentence(version, found),
+        "effects": _effects(version, found),
+        **_support(version, user, row),
+    }
+
+
+def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
+    """Return how far the score of an item can be trusted."""
+    users = int(version.data.item_counts[row])
+    support = min(users, _EVENTS_PER_USER * len(user.history))
+    if support >= _STRONG_SUPPORT:
+        return {"users": users, "evidence": "strong"}
+    return {"users": users, "evidence": "fair" if support >= _FAIR_SUPPORT else "weak"}
+
+
+def _percentile(version: ModelVersion, user: ResolvedUser, score: float) -> float:
+    """Return the share of items with a lower score, in per cent, from a sample of the items."""
+    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
+    return round(100 * float((_score(version, user, sample) < score).mean()), 1)
 
 
 def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
@@ -193,10 +219,12 @@ def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> s
     found = _explanation(version, user, row, top)
     return {
         "version": version.number,
+        **_support(version, user, row),
         "user": None if user.row == UNKNOWN else version.users.series[user.row],
         "item": found.item_id,
         "title": version.title(found.item_id),
         "score": float(np.float32(found.score)),
+        "percentile": _percentile(version, user, found.score),
         "source": user.source,
         "sentence": _sentence(version, found),
         "meaning": found.meaning,
@@ -232,8 +260,30 @@ def similar_users(
     """Return the users most similar to a user."""
     wanted = convert_id(version.users, user)
     table = similar(version.scorer, "user", version.user_similarity, [wanted], k, "raise")
-    found: Any = table.select(pl.col("neighbor_id").alias("user"), "score", "rank").to_dicts()
+    rows = version.users.rows(table["neighbor_id"]).tolist()
+    own = version.data.histories[int(version.users.rows([wanted])[0])]
+    found: list[schemas.RankedUser] = [
+        {
+            **_user_card(version, row),
+            "score": score,
+            "rank": rank,
+            "common": len(np.intersect1d(own, version.data.histories[row])),
+        }
+        for row, score, rank in zip(rows, table["score"], table["rank"], strict=True)
+    ]
     return {"version": version.number, "user": wanted, "users": found}
+
+
+def _user_card(version: ModelVersion, row: int) -> schemas.UserCard:
+    """Return the length of a user's history, and its most frequent categories."""
+    history = version.data.histories[row]
+    names = Counter(
+        name
+        for item in history[-_CARD_ITEMS:].tolist()
+        for name in version.item_metadata[item].categories
+    )
+    favourites = [name for name, _ in names.most_common(_CARD_CATEGORIES)]
+    return {"user": version.users.series[row], "count": len(history), "categories": favourites}
 
 
 def scores(
@@ -348,9 +398,7 @@ def search(
         rows = version.item_index.find(q, k)
         found["items"] = [{**version.item_fields(row), "users": int(counts[row])} for row in rows]
     if kind in ("users", "all"):
-        counts, names = version.data.seen.counts, version.users.series
-        rows = version.user_index.find(q, k)
-        found["users"] = [{"user": names[row], "count": int(counts[row])} for row in rows]
+        found["users"] = [_user_card(version, row) for row in version.user_index.find(q, k)]
     if kind in ("categories", "all"):
         listed = categories(version, events)["categories"]
         found["categories"] = [listed[row] for row in version.category_index.find(q, k)]
@@ -364,9 +412,10 @@ def item_map(
     version: ModelVersion,
     events: EventCache,
     limit: Annotated[int, Field(ge=0, le=MAX_POINTS)] = 50_000,
+    layout: Layout = "pca",
 ) -> dict[str, Any]:
     """Return items in two dimensions."""
-    return version.projection.points(limit)
+    return version.projection.points(limit, layout)
 
 
 def position(
@@ -377,4 +426,4 @@ def position(
         user = resolve_users(version, events, [asked.user])[0]
     else:
         user, _ = resolve_sessions(version, [asked.session or []])[0]
-    return version.projection.position(user, version.rankable_rows(asked.toward))
+    return version.projection.position(user, version.rankable_rows(asked.toward), asked.layout)

@@ -18,8 +18,9 @@ from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.base import Recommender
 from transcf.models.fitted import TrainingData
 from transcf.models.registry import load_version
+from transcf.models.trend import with_counts_of
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
-from transcf.serving.model_version import EVENTS_AFTER, ModelVersion
+from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
 from transcf.serving.ranking import rank, resolve_users
 from transcf.serving.schemas import RecommendOptions
 from transcf.serving.versions import Versions
@@ -30,6 +31,8 @@ _HELD_OUT = 0.2
 _LENGTH, _METRIC = 10, "NDCG"
 #: Users that are ranked at once.
 _BLOCK = 256
+#: Description of the data that a model folder holds.
+_FOLDER = "the training interactions in the model's folder"
 #: Integer times above this are milliseconds: as seconds they would be after the year 5000.
 _MILLISECONDS = 10**11
 
@@ -99,7 +102,14 @@ def refresh(
     judged, old_quality, new_quality = _evaluate(served, candidate, store, older, held_out)
     model = train(new)
     fitted_on = f"{source} and {len(new):,} new events"
+    validation = {
+        "users": judged,
+        "metric": f"{_METRIC}@{_LENGTH}",
+        "old": old_quality,
+        "new": new_quality,
+    }
     model.report_ |= {EVENTS_AFTER: found[-1].number, "fitted_on": fitted_on}
+    model.report_[VALIDATION] = validation
     version = versions.add(model)
     is_better = new_quality is not None and old_quality is not None and new_quality >= old_quality
     deleted, learned = 0, served.events_after
@@ -142,6 +152,7 @@ def _trainer(
 ) -> tuple[Callable[[Sequence[Event]], Recommender[Any]], str]:
     """Return a function that trains a model with some of the new events, and its data source."""
     base, source = base_log(served.model, data)
+    is_kept = source == _FOLDER
     kept: dict[str, Any] = {
         key: served.model.report_[key]
         for key in ("dataset", "reading", "protocol", "split_seed")
@@ -151,7 +162,11 @@ def _trainer(
     def refit(events: Sequence[Event]) -> Recommender[Any]:
         before = [event for event in store.after(0) if event.number <= served.events_after]
         before = _valid(served, before)
-        model = load_version(served.folder).refit(with_events(base, [*before, *events]))
+        log, model = with_events(base, [*before, *events]), load_version(served.folder)
+        old = model.learned_
+        model.refit(log)
+        if is_kept:  # its times are positions in histories, which say nothing about a trend
+            model.learned_ = with_counts_of(model.learned_, old, log)
         model.report_ |= kept
         return model
 
@@ -227,7 +242,7 @@ def base_log(model: Recommender[Any], data: str | None) -> tuple[Interactions, s
     """
     named = data or model.report_.get("dataset")
     if named is None or named == "model":
-        return _kept_log(model.learned_.known), "the training interactions in the model's folder"
+        return _kept_log(model.learned_.known), _FOLDER
     reading = model.report_.get("reading", {}) if data is None else {}
     try:
         return open_data(named, **reading), str(named)

@@ -8,6 +8,7 @@ not measured under load.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import inspect
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from transcf.serving import queries, schemas
 from transcf.serving.errors import STORE_FAILED, error_response, json_bytes, json_response
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion
+from transcf.serving.quality import quality
 from transcf.serving.queries import RecommendRequest
 from transcf.serving.service import Service, explanation_cost
 
@@ -157,7 +159,8 @@ _add_query("GET", "/v1/items/{item:path}", queries.item_facts)
 _add_query("GET", "/v1/users/{user:path}", queries.user_facts)
 _add_query("GET", "/v1/search", queries.search)
 _add_query("GET", "/v1/categories", queries.categories)
-_add_query("GET", "/v1/map", queries.item_map, lambda limit: 5 + limit / 100, slow=True)
+_add_query("GET", "/v1/quality", quality, lambda: 500, slow=True)
+_add_query("GET", "/v1/map", queries.item_map, lambda limit, **_: 5 + limit / 100, slow=True)
 _add_query(
     "POST", "/v1/map/position", queries.position, lambda asked: 2 + len(asked.toward), slow=True
 )
@@ -180,6 +183,13 @@ async def models(request: Request) -> Response:
     """Describe the served version."""
     service = _service(request)
     return json_response(await service.query(lambda *_: service.versions.describe()))
+
+
+@router.post("/v1/models/current")
+async def switch_version(request: Request, asked: schemas.SwitchRequest) -> Response:
+    """Serve another version; all workers load it within a second."""
+    await asyncio.to_thread(_service(request).versions.switch, asked.version)
+    return json_response({"current": asked.version})
 
 
 @router.get("/healthz")

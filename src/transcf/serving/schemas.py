@@ -149,12 +149,19 @@ class PositionRequest(Body):
     user: JsonId | None = None
     session: Ids | None = None
     toward: Annotated[list[JsonId], Field(max_length=MAX_TOWARD)] = []
+    layout: Literal["pca", "neighbors"] = "pca"
 
     @model_validator(mode="after")
     def _check_one(self) -> PositionRequest:
         if (self.user is None) == (self.session is None):
             raise ValueError("give either user or session")
         return self
+
+
+class SwitchRequest(Body):
+    """The version to serve."""
+
+    version: Annotated[int, Field(ge=1, lt=10**9)]
 
 
 class EventRequest(Body):
@@ -230,7 +237,18 @@ class Effect(TypedDict):
     share: float
 
 
-class Reason(TypedDict):
+class Support(TypedDict):
+    """How far a score can be trusted.
+
+    `users` is the number of training users of the item; `evidence` rates it and the length of the
+    history.
+    """
+
+    users: int
+    evidence: Literal["strong", "fair", "weak"]
+
+
+class Reason(Support):
     """Why an item is recommended."""
 
     sentence: str
@@ -291,12 +309,20 @@ class SimilarItems(TypedDict):
     items: list[RankedItem]
 
 
-class RankedUser(TypedDict):
-    """A user of a list."""
+class UserCard(TypedDict):
+    """A user, the length of the history and the most frequent categories in it."""
 
     user: Id
+    count: int
+    categories: list[str]
+
+
+class RankedUser(UserCard):
+    """A user of a list; `common` counts the items that both users have."""
+
     score: float
     rank: int
+    common: int
 
 
 class SimilarUsers(TypedDict):
@@ -307,14 +333,18 @@ class SimilarUsers(TypedDict):
     users: list[RankedUser]
 
 
-class Explained(TypedDict):
-    """Explanation of a score; `user` is None for a session."""
+class Explained(Support):
+    """Explanation of a score; `user` is None for a session.
+
+    `percentile` is the share of items with a lower score for the same user, in per cent.
+    """
 
     version: int
     user: Id | None
     item: Id
     title: str | None
     score: float
+    percentile: float
     source: Source
     sentence: str
     meaning: str
@@ -380,13 +410,6 @@ class FoundItem(Item):
     users: int
 
 
-class FoundUser(TypedDict):
-    """A user that a search found, and the length of the history."""
-
-    user: Id
-    count: int
-
-
 class Category(TypedDict):
     """A category and the number of its items."""
 
@@ -399,7 +422,7 @@ class Found(TypedDict):
 
     version: int
     items: list[FoundItem]
-    users: list[FoundUser]
+    users: list[UserCard]
     categories: list[Category]
 
 
@@ -408,6 +431,28 @@ class Categories(TypedDict):
 
     version: int
     categories: list[Category]
+
+
+#: What accuracies are measured on; see `transcf.serving.quality.quality`.
+Basis: TypeAlias = Literal["new_events", "held_out"]
+
+
+class Check(TypedDict):
+    """Accuracies of the model and of popularity, by metric."""
+
+    basis: Basis
+    users: int
+    model: dict[str, float]
+    popularity: dict[str, float]
+
+
+class Quality(TypedDict):
+    """Accuracy, and the share of items in at least one of the lists; None if unknown."""
+
+    version: int
+    k: int
+    coverage: float | None
+    checks: list[Check]
 
 
 class Stored(TypedDict):

@@ -6,6 +6,7 @@ replaced atomically.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -15,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from transcf.data.atomic import atomic_write
-from transcf.errors import ModelFileError, ParameterError, TransCFError
+from transcf.errors import (
+    ModelFileError,
+    ParameterError,
+    TransCFError,
+    UnknownIdError,
+    UnsupportedError,
+)
 from transcf.io.model_dir import (
     NUMBER,
     current_version,
@@ -25,9 +32,10 @@ from transcf.io.model_dir import (
 )
 from transcf.io.model_json import NAME
 from transcf.models.base import Recommender
+from transcf.models.registry import load_version
 from transcf.serving.events import EventCache, StoreError
 from transcf.serving.item_metadata import ItemMetadata
-from transcf.serving.model_version import ModelVersion
+from transcf.serving.model_version import VALIDATION, ModelVersion
 
 log = logging.getLogger("transcf.serving")
 
@@ -184,16 +192,50 @@ class VersionManager:
         self._loaded = fingerprint
         return version
 
+    def switch(self, version: int) -> None:
+        """Make a version the current one after its files were checked; `check` then serves it.
+
+        Raises:
+            UnknownIdError: There is no such version.
+            UnsupportedError: It is damaged.
+        """
+        if self.versions.made(version) is None:
+            raise UnknownIdError(f"There is no version {version}.")
+        try:
+            load_version(self.versions.folder(version))
+        except TransCFError as error:
+            log.error("Version %d cannot be served: %s", version, error)
+            raise UnsupportedError(
+                f"Version {version} cannot be served; the log of the service says why."
+            ) from error
+        self.versions.switch(version)
+        log.info("Version %d was made the current one by a request.", version)
+
     def _refuse(self, version: int, reason: str) -> None:
         self.refused.append({"version": version, "reason": reason, "when": time.time()})
         del self.refused[:-_MAX_REFUSED]
         log.error("Version %d is refused, the previous one stays in service: %s", version, reason)
 
+    def _trained(self, version: int) -> dict[str, Any]:
+        """Return what a version was trained on, and how it was validated."""
+        try:
+            text = (self.versions.folder(version) / NAME).read_text(encoding="utf-8")
+            report = json.loads(text)["report"]
+        except (OSError, ValueError, KeyError):
+            return {}
+        names = ("interactions", "fitted_on", "best_metric", VALIDATION)
+        return {name: report[name] for name in names if name in report}
+
     def describe(self) -> dict[str, Any]:
         """Return the description of the served version, all versions and those refused."""
         current, events = self.current, self._events
         versions = [
-            {"version": n, "made": self.versions.made(n), "current": n == current.number}
+            {
+                "version": n,
+                "made": self.versions.made(n),
+                "current": n == current.number,
+                **self._trained(n),
+            }
             for n in self.versions.all()
         ]
         counts = {"after": current.events_after, "last": events.last, "users": len(events.by_user)}

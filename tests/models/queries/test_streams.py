@@ -12,8 +12,8 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DataError, EvaluationError, UnknownIdError
 from transcf.models import tables
 from transcf.models.ease import EASE
-from transcf.models.item_filters import Filters
 from transcf.models.item_weights import ItemWeights
+from transcf.models.tables import Filters
 
 
 @pytest.mark.parametrize("piece_rows", [1, 70, 2**20])
@@ -65,10 +65,10 @@ def test_files_of_neighbours_are_the_table_in_pieces(
     paths = [tmp_path / f"{number:02}.parquet" for number in range(-(-n_users // size))]
     paths[1].write_text("stays")
     for at, some_paths in ((0, paths[:2]), (2, paths[2:])):
-        tables.write_neighbours(model.learned_, some_paths, at * size, size, 3, filters)
+        tables.write_lists(model.learned_, some_paths, at * size, size, 3, filters)
     assert paths[1].read_text() == "stays"
     paths[1].unlink()
-    tables.write_neighbours(model.learned_, paths[1:2], size, size, 3, filters)
+    tables.write_lists(model.learned_, paths[1:2], size, size, 3, filters)
     assert pl.read_parquet(paths).equals(expected)
     users = model.users_.series.filter(pl.Series(model.learned_.known.active))
     for number, path in enumerate(paths):

@@ -17,6 +17,7 @@ from transcf.data import synthesize
 from transcf.errors import DivergenceError, ModelFileError
 from transcf.io.tensors import Arrays
 from transcf.models.checkpoint import CheckpointFile
+from transcf.models.families import IterationSettings
 from transcf.models.fitted import TrainingData
 from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
 
@@ -56,6 +57,18 @@ class Snapshot:
 Judge = Callable[[Snapshot], float]
 
 
+class Judged:
+    """A validation as the run knows it."""
+
+    fingerprint = "judged"
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def __call__(self, snapshot: Snapshot) -> float:
+        return self._judge(snapshot)
+
+
 LOG = synthesize(users=5, items=4, interactions=10, seed=0)
 
 
@@ -66,10 +79,18 @@ def run(
     snapshot: Callable[[Arrays], Any] = Snapshot,
     **plan: Any,
 ) -> TrainingRun:
+    hint = plan.pop("divergence_hint", "learning_rate")
     training = TrainingRun(
-        "toy", LOG, TrainingData.of(LOG), None, options or FitOptions(), judge=validate, **plan
+        "toy",
+        LOG,
+        TrainingData.of(LOG),
+        options=options or FitOptions(),
+        judge=None if validate is None else Judged(validate),
+        divergence_hint=hint,
+        resumable=("epochs",),
     )
-    training.loop(toy, snapshot)
+    settings = IterationSettings(**{"validate_every": 1} | plan)
+    training.run(toy, settings, lambda tensors, known, settings: snapshot(tensors))
     return training
 
 
@@ -182,13 +203,13 @@ def test_a_resumed_run_ends_like_one_never_interrupted(tmp_path: Path) -> None:
 
 def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:
     options = FitOptions(checkpoint=tmp_path, resume=True)
-    run(Counter(), options=options, epochs=1, fingerprint="a")
+    run(Counter(), options=options, epochs=1)
     with pytest.raises(ModelFileError, match="other settings or data"):
-        run(Counter(), options=options, epochs=2, fingerprint="b")
+        run(Counter(), options=options, epochs=2, random_state=1)
     path = CheckpointFile(tmp_path, "a", 0).path
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ModelFileError, match="damaged"):
-        run(Counter(), options=options, epochs=2, fingerprint="a")
+        run(Counter(), options=options, epochs=2)
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch) -> None:
@@ -221,11 +242,15 @@ def test_listeners_and_validation_get_what_was_learned_then() -> None:
     assert judged == [heard[1][1], heard[3][1]], "one snapshot of an epoch serves both"
 
 
-def test_no_snapshot_is_made_that_nobody_asks_for() -> None:
-    def refuse(tensors: Arrays) -> Snapshot:
-        raise AssertionError("nobody asked")
+def test_the_only_snapshot_that_is_not_asked_for_is_the_last() -> None:
+    made: list[int] = []
 
-    run(Counter(), options=FitOptions(on_epoch=lambda epoch: None), snapshot=refuse, epochs=3)
+    def count(tensors: Arrays) -> Snapshot:
+        made.append(1)
+        return Snapshot(tensors)
+
+    run(Counter(), options=FitOptions(on_epoch=lambda epoch: None), snapshot=count, epochs=3)
+    assert len(made) == 1
 
 
 def test_seconds_of_training_and_of_validation_are_told_apart() -> None:
@@ -242,6 +267,6 @@ def test_seconds_of_training_and_of_validation_are_told_apart() -> None:
     seconds, validation = (outcome.history[name] for name in ("seconds", "validation_seconds"))
     assert seconds.min() >= 0.02
     assert [spent >= 0.05 for spent in validation] == [False, True, False, True]
-    facts = outcome._facts()
+    facts = outcome.report
     assert facts["training_seconds"] == round(seconds.sum(), 3)
     assert facts["validation_seconds"] == round(validation.sum(), 3)

@@ -8,15 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from transcf.data.datasets.authors_format import (
-    PUBLIC,
-    is_prepared,
-    is_public_split,
-    read_prepared,
-    read_prepared_split,
-    read_public_split,
-)
-from transcf.data.datasets.catalog import CATALOG, Dataset
+from transcf.data.datasets import authors_format as authors
+from transcf.data.datasets.catalog import CATALOG, Dataset, fetch
 from transcf.data.datasets.parsers import find_file
 from transcf.data.files import path_of, user_path
 from transcf.data.interactions import Interactions
@@ -68,8 +61,8 @@ def load(
     place = path_of(folder) if folder is not None else find_folder(name) or download(name)
     if not place.is_dir():
         raise DataError(f"There is no folder {place} with {dataset.title}: check the path.")
-    if variant == "prepared" or (variant is None and is_prepared(place)):
-        return read_prepared(place)
+    if variant == "prepared" or (variant is None and authors.is_prepared(place)):
+        return authors.read_prepared(place)
     return dataset.parse(place)
 
 
@@ -86,7 +79,7 @@ def load_split(name: str | Path) -> Split:
             f"{name} is not here with the authors' split: put their LOO*.dat files into a folder "
             f"{name} and set TRANSCF_DATA to its parent."
         )
-    return read_prepared_split(place)
+    return authors.read_prepared_split(place)
 
 
 def download(name: str, folder: str | Path | None = None) -> Path:
@@ -96,8 +89,6 @@ def download(name: str, folder: str | Path | None = None) -> Path:
         name: One of `names()`.
         folder: Target folder; None means its name in $TRANSCF_DATA or in the user's cache.
     """
-    from transcf.data.datasets.download import fetch
-
     dataset = describe(name)
     if folder is not None:
         return fetch(dataset, path_of(folder))
@@ -111,20 +102,12 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def is_name(spec: str | PathLike[str]) -> bool:
-    """Return whether a spec is the name of a dataset; a path of the same spelling is not.
-
-    Example:
-        >>> is_name("synthetic"), is_name("events.csv")
-        (True, False)
-    """
+    """Return whether a spec is the name of a dataset; a path of the same spelling is not."""
     return isinstance(spec, str) and spec in dataset_names() and not Path(spec).exists()
 
 
 def resolve(spec: str | PathLike[str]) -> str | Path:
-    """Return the name of a dataset as text, and everything else as a path.
-
-    Warns where a path hides a dataset of the same name.
-    """
+    """Return the name of a dataset as text, all else as a path; warn where both fit."""
     if is_name(spec):
         return str(spec)
     path = user_path(spec)
@@ -140,11 +123,7 @@ def resolve(spec: str | PathLike[str]) -> str | Path:
 
 
 def find_folder(name: str) -> Path | None:
-    """Return the first local folder of a dataset of the catalog that is not empty, or None.
-
-    Its name is searched for in $TRANSCF_DATA, ./data, ./datasets and the user's cache, in this
-    order.
-    """
+    """Return the first local folder of a dataset that is not empty, in the order of `load`."""
     if name not in CATALOG:
         return None
     root = os.environ.get("TRANSCF_DATA")
@@ -161,6 +140,15 @@ def recognize(folder: Path) -> Dataset | None:
     return CATALOG.get(folder.name)
 
 
+def read_named(name: str) -> Interactions:
+    """Read a dataset by its name, or make the demo data."""
+    if name != SYNTHETIC:
+        return load(name)
+    from transcf.data.synthetic import synthesize
+
+    return synthesize()
+
+
 def read_folder(folder: Path) -> Interactions | None:
     """Read all events of a folder in a format of its own; None if it is a folder of tables."""
     from transcf.data.partitioned import is_partitioned, open_parts
@@ -170,40 +158,32 @@ def read_folder(folder: Path) -> Interactions | None:
         return Interactions.joined(split.train, split.validation, split.test)
     if is_partitioned(folder):
         return open_parts(folder).read()
-    if is_prepared(folder):
-        return read_prepared(folder)
+    if authors.is_prepared(folder):
+        return authors.read_prepared(folder)
     dataset = recognize(folder)
     return None if dataset is None else dataset.parse(folder)
 
 
 def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
-    """Read a saved split or the published one of a dataset; None where a log has to be split.
-
-    Args:
-        source: A name or a path, see `resolve`.
-        sampled: Whether it is for a sampled protocol.
-        seed: Seed of random parts.
-    """
+    """Read a saved split or the published one of a dataset; None where a log has to be split."""
     from transcf.data.partitioned import is_partitioned, open_parts
 
     folder = find_folder(source) if isinstance(source, str) else source
-    if folder is None and isinstance(source, str) and source in PUBLIC:
+    if folder is None and isinstance(source, str) and source in authors.PUBLIC:
         folder = download(source)
     if folder is None or not folder.is_dir():
         return None
-    if not sampled and is_public_split(folder):
-        return read_public_split(folder, seed=seed)
+    if not sampled and authors.is_public_split(folder):
+        return authors.read_public_split(folder, seed=seed)
     if is_partitioned(folder):
         return open_parts(folder).split()
     if is_saved_split(folder):
         return Split.load(folder)
-    return read_prepared_split(folder) if sampled and is_prepared(folder) else None
+    return authors.read_prepared_split(folder) if sampled and authors.is_prepared(folder) else None
 
 
 def is_split_by_rule(source: str | Path) -> bool:
     """Return whether the authors' split of a dataset follows from its published files."""
-    if isinstance(source, Path):
-        dataset = recognize(source) if source.is_dir() else None
-    else:
-        dataset = CATALOG.get(source)
+    folder = isinstance(source, Path) and source.is_dir()
+    dataset = recognize(Path(source)) if folder else CATALOG.get(str(source))
     return dataset is not None and dataset.split_by_rule

@@ -8,19 +8,7 @@ import numpy as np
 import polars as pl
 
 from transcf.data.csr import offsets
-from transcf.data.datasets.parsers import (
-    as_published,
-    category_names,
-    ciao_table,
-    find_file,
-    item_lists,
-    parse_gowalla,
-    parse_lines,
-    read_lines,
-    require_file,
-    table_log,
-    with_categories,
-)
+from transcf.data.datasets import parsers
 from transcf.data.ids import UNKNOWN
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.split import Candidates, Recipe, Split
@@ -38,7 +26,7 @@ _PAIR = r"^(?<user>\w+)\t(?<item>\w+)$"
 
 def is_prepared(folder: Path) -> bool:
     """Return whether a folder holds the authors' three parts."""
-    return all(find_file(folder, name) is not None for name in _PARTS.values())
+    return all(parsers.find_file(folder, name) is not None for name in _PARTS.values())
 
 
 def read_prepared(folder: Path) -> Interactions:
@@ -46,15 +34,13 @@ def read_prepared(folder: Path) -> Interactions:
 
     Where the folder has Ciao's `rating.mat`, its ratings and categories are added.
     """
-    whole = find_file(folder, "ratings.dat")
-    if whole is not None:
-        pairs = _read_pairs(whole)
-    else:
-        pairs = pl.concat([_read_pairs(require_file(folder, name)) for name in _PARTS.values()])
-    details = find_file(folder, "rating.mat")
+    whole = parsers.find_file(folder, "ratings.dat")
+    names = _PARTS.values() if whole is None else ("ratings.dat",)
+    pairs = pl.concat([_read_pairs(parsers.require_file(folder, name)) for name in names])
+    details = parsers.find_file(folder, "rating.mat")
     if details is None:
-        return table_log(pairs)
-    return _with_details(pairs, ciao_table(details, category_names(folder)), details)
+        return parsers.table_log(pairs)
+    return _with_details(pairs, parsers.ciao_table(details, folder), details)
 
 
 def read_prepared_split(folder: Path) -> Split:
@@ -63,7 +49,7 @@ def read_prepared_split(folder: Path) -> Split:
         raise DataError(f"{folder} is not prepared: {', '.join(_PARTS.values())} are needed.")
     log = read_prepared(folder)
     masks = {
-        name: _events_of(log, _read_pairs(require_file(folder, file)), file)
+        name: _events_of(log, _read_pairs(parsers.require_file(folder, file)), file)
         for name, file in _PARTS.items()
     }
     used = np.sum(list(masks.values()), axis=0)
@@ -85,7 +71,7 @@ def read_prepared_split(folder: Path) -> Split:
 
 def _read_pairs(path: Path) -> pl.DataFrame:
     """Read tab-separated pairs under a header, with integer ids."""
-    pairs = parse_lines(path, _PAIR)[1:]
+    pairs = parsers.parse_lines(path, _PAIR)[1:]
     try:
         return pairs.cast(pl.Int64)
     except pl.exceptions.PolarsError as problem:
@@ -121,8 +107,8 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
             f"{path} does not belong to the pairs in its folder: "
             f"{known['rating'].null_count():,} of {len(known):,} have no rating."
         )
-    log = table_log(known.select("user", "item", "rating"))
-    return with_categories(log, categories)
+    log = parsers.table_log(known.select("user", "item", "rating"))
+    return parsers.with_categories(log, categories)
 
 
 def _renumber(table: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
@@ -146,11 +132,11 @@ def _events_of(log: Interactions, pairs: pl.DataFrame, file: str) -> Mask:
 
 def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None, int]:
     """Read `uid, item, item, ...` lines; also return the number of entries with unknown ids."""
-    path = find_file(folder, "LOONegatives.dat")
+    path = parsers.find_file(folder, "LOONegatives.dat")
     if path is None:
         return None, 0
-    with as_published(path):
-        fields = read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
+    with parsers.as_published(path):
+        fields = parsers.read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
     table = pl.DataFrame({"user": fields.list.first(), "item": fields.list.slice(1)})
     table = table.explode("item")
     users, items = log.users.rows_of_column(table["user"]), log.items.rows_of_column(table["item"])
@@ -163,24 +149,21 @@ def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None
 
 def is_public_split(folder: Path) -> bool:
     """Return whether a folder, which has to be called as its dataset, holds the public parts."""
-    files = (find_file(folder, f"{part}.txt") for part in ("train", "test"))
+    files = (parsers.find_file(folder, f"{part}.txt") for part in ("train", "test"))
     return folder.name in PUBLIC and None not in files
 
 
 def read_public_split(folder: Path, *, seed: int = 0) -> Split:
     """Read a log with its public test part, as graph recommenders are compared on it.
 
-    Args:
-        folder: Folder of the files.
-        seed: Seed of the random validation part, which depends on ids only.
+    A share of the training part at random, by the seed and the ids, is for validation.
     """
     from transcf.kernels.splitting import event_keys
 
-    log = parse_gowalla(folder)
-    pairs = item_lists(require_file(folder, "test.txt")).cast(pl.Int64)
-    users, items = log.users.rows(pairs["user"]), log.items.rows(pairs["item"])
-    width = np.int64(log.n_items)
-    is_test = np.isin(log.user_rows * width + log.item_rows, users * width + items)
+    paths = [parsers.require_file(folder, f"{part}.txt") for part in ("train", "test")]
+    train, test = map(parsers.item_lists, paths)
+    log = parsers.text_log(pl.concat([train, test]), paths[0])
+    is_test = _events_of(log, test.cast(pl.Int64), "test.txt")
     keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
     order = np.argsort(keys, kind="stable")
     order = order[~is_test[order]]

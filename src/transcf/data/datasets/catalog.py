@@ -1,8 +1,14 @@
-"""The catalog of named datasets: origin, terms of use and files, read from `catalog.toml`."""
+"""The catalog of named datasets, read from `catalog.toml`, and the download of their files."""
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import sys
 import tomllib
+import urllib.error
+import urllib.request
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +16,11 @@ from typing import Any
 
 from transcf.data.datasets import parsers
 from transcf.data.interactions import Interactions
+from transcf.errors import DataError
+from transcf.interrupts import temporary_folder
+
+_CHUNK = 1 << 18
+_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class Dataset:
 
 
 def _entry(name: str, fields: dict[str, Any]) -> Dataset:
-    parse = getattr(parsers, f"parse_{name.replace('-', '_')}")
+    parse = parsers.parser_of(name, fields.pop("forms", []))
     remotes = tuple(Remote(**remote) for remote in fields.pop("remotes", ()))
     lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
     return Dataset(name, parse=parse, remotes=remotes, **{**fields, **lists})
@@ -67,3 +78,73 @@ def _entry(name: str, fields: dict[str, Any]) -> Dataset:
 _TEXT = Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")
 #: Every dataset by name.
 CATALOG = {name: _entry(name, fields) for name, fields in tomllib.loads(_TEXT).items()}
+
+
+def fetch(dataset: Dataset, folder: Path) -> Path:
+    """Download the files of a dataset into a folder, with a progress bar.
+
+    The folder is created when all files are complete and their checksums, where known, match.
+    """
+    if not dataset.remotes:
+        raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(f".{folder.name}.", folder.parent) as scratch:
+        fetched: dict[str, Path] = {}
+        ready: list[tuple[Path, str]] = []
+        for number, remote in enumerate(dataset.remotes):
+            if remote.url not in fetched:
+                fetched[remote.url] = _download(remote.url, scratch / f"{number}.part")
+            file = fetched[remote.url]
+            if remote.url.endswith(".zip"):
+                file = _extract(file, remote, scratch / f"{number}.member")
+            _check_sum(file, remote)
+            ready.append((file, remote.name))
+        folder.mkdir(exist_ok=True)
+        for file, name in ready:
+            file.replace(folder / name)
+    return folder
+
+
+def _download(url: str, target: Path) -> Path:
+    from rich.console import Console
+    from rich.progress import wrap_file
+
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, target.open("wb") as file:
+            size = int(answer.headers.get("Content-Length") or 0)
+            console, quiet = Console(stderr=True), not sys.stderr.isatty()
+            name = url.rsplit("/", 1)[-1]
+            with wrap_file(answer, size, description=name, console=console, disable=quiet) as bar:
+                shutil.copyfileobj(bar, file, _CHUNK)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as problem:
+        raise DataError(
+            f"{url} cannot be fetched ({getattr(problem, 'reason', problem)}): check the network, "
+            "or put the file into a folder and set TRANSCF_DATA to its parent."
+        ) from problem
+    if size and target.stat().st_size != size:
+        raise DataError(f"{url} broke off after {target.stat().st_size:,} of {size:,} bytes.")
+    return target
+
+
+def _extract(archive: Path, remote: Remote, target: Path) -> Path:
+    """Extract one member of an archive, from any of its folders."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            members = [n for n in packed.namelist() if n.rsplit("/", 1)[-1] == remote.name]
+            if not members:
+                raise DataError(f"{remote.url} holds no {remote.name}.")
+            with packed.open(members[0]) as member, target.open("wb") as file:
+                shutil.copyfileobj(member, file)
+    except zipfile.BadZipFile as problem:
+        raise DataError(f"{remote.url} is no zip archive: {problem}.") from problem
+    return target
+
+
+def _check_sum(file: Path, remote: Remote) -> None:
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if remote.sha256 not in (None, found):
+        raise DataError(
+            f"{remote.name} from {remote.url} has sha256 {found[:16]}..., expected "
+            f"{str(remote.sha256)[:16]}...: the file was changed or damaged on the way."
+        )

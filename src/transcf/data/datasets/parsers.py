@@ -6,10 +6,12 @@ Book-Crossing means that the book was read but not rated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,7 +22,8 @@ from transcf.data.filters import ANY_RATING
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.side import mutual_links
-from transcf.data.tables import frame_source
+from transcf.data.tables import first_line, frame_source
+from transcf.data.validate import usual_role
 from transcf.errors import DataError, MissingExtraError
 
 
@@ -70,8 +73,7 @@ def as_published(path: Path) -> Iterator[None]:
     try:
         yield
     except PolarsError as problem:
-        reason = str(problem).strip().split("\n", 1)[0].rstrip(".")
-        raise DataError(f"{path} is not as published: {reason}.") from problem
+        raise DataError(f"{path} is not as published: {first_line(problem)}.") from problem
 
 
 def text_log(frame: pl.DataFrame, path: Path, *, keep_blanks: bool = False) -> Interactions:
@@ -85,31 +87,42 @@ def table_log(frame: pl.DataFrame) -> Interactions:
     return read_interactions(frame, min_rating=ANY_RATING)
 
 
-def with_genres(log: Interactions, genres: pl.DataFrame, path: Path) -> Interactions:
-    """Add categories from a file's table `item, genres`, with genres separated by "|"."""
-    with as_published(path):
-        items = genres["item"] if log.items.is_text else genres["item"].cast(pl.Int64)
-    table = pl.DataFrame({"item_id": items, "category": genres["genres"]})
-    return with_categories(log, table.filter(pl.col("category") != "(no genres listed)"))
-
-
 def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
     """Add the rows of a table `item_id, category` whose items are in the log."""
     known = table.filter(pl.Series(log.items.rows_of_column(table["item_id"]) >= 0))
     return log.with_categories(known.unique().sort("item_id", "category"))
 
 
-def parse_delicious(folder: Path) -> Interactions:
-    """HetRec 2011: bookmarks of users, one line for each tag, or the pairs as `u.data`."""
-    path = find_file(folder, "user_taggedbookmarks-timestamps.dat")
-    if path is not None:
-        pattern = r"^(?<user>\w+)\t(?<item>\w+)\t\w+\t(?<time>\w+)$"
-        return text_log(parse_lines(path, pattern)[1:], path)
-    path = require_file(folder, "u.data")
-    return text_log(parse_lines(path, r"^(?<user>\d+)\t(?<item>\d+)"), path)
+def parser_of(name: str, forms: Sequence[Mapping[str, Any]]) -> Callable[[Path], Interactions]:
+    """Return the function that reads a dataset: by its forms in the catalog, or of its own."""
+    return partial(read_forms, forms=forms) if forms else _PARSERS[name]
 
 
-def parse_tradesy(folder: Path) -> Interactions:
+def read_forms(folder: Path, forms: Sequence[Mapping[str, Any]]) -> Interactions:
+    """Read the first form whose files exist; files of one form are read one after the other."""
+    require_file(folder, *(form["files"][0] for form in forms))
+    form = next(form for form in forms if find_file(folder, form["files"][0]))
+    paths = [require_file(folder, name) for name in form["files"]]
+    if ".json" in paths[0].suffixes:
+        with as_published(paths[0]):
+            reviews = pl.read_ndjson(read_text(paths[0]).encode())
+            return table_log(reviews.select("reviewerID", "asin", "overall", "unixReviewTime"))
+    if "pattern" not in form:
+        return text_log(pl.concat(map(item_lists, paths)), paths[0])
+    encoding = form.get("encoding", "utf-8")
+    frame = pl.concat([parse_lines(path, form["pattern"], encoding) for path in paths])
+    has_header = len(frame) and usual_role(frame["user"][0]) == "user"
+    return text_log(frame[int(has_header) :], paths[0], keep_blanks="keep_blanks" in form)
+
+
+def item_lists(path: Path) -> pl.DataFrame:
+    """Read lines of a user and its items, separated by blanks, as `user, item` text."""
+    lists = parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$")
+    pairs = lists.select("user", pl.col("item").str.strip_chars().str.split(" "))
+    return pairs.explode("item").filter(pl.col("item") != "")
+
+
+def _tradesy(folder: Path) -> Interactions:
     """Tradesy: what a user bought or wants counts; what it sells or sold does not.
 
     Each line is a Python literal of lists of digits in single quotes; with double quotes it is
@@ -130,14 +143,17 @@ def parse_tradesy(folder: Path) -> Interactions:
     return replace(log, report=report)
 
 
-def parse_ciao(folder: Path) -> Interactions:
+def _ciao(folder: Path) -> Interactions:
     """Ciao: `rating.mat` with ratings and categories."""
-    path = require_file(folder, "rating.mat")
-    return table_log(ciao_table(path, category_names(folder)))
+    return table_log(ciao_table(require_file(folder, "rating.mat"), folder))
 
 
-def ciao_table(path: Path, names: Mapping[int, str]) -> pl.DataFrame:
-    """Columns `user, item, category, rating` of `rating.mat`, in its order."""
+def ciao_table(path: Path, folder: Path) -> pl.DataFrame:
+    r"""Columns `user, item, category, rating` of `rating.mat`, in its order.
+
+    Categories have the names of `catalog_ciao.txt`, if it is in the folder; number and name are
+    separated by a literal `\t` there.
+    """
     from scipy.io import loadmat
 
     try:
@@ -145,102 +161,22 @@ def ciao_table(path: Path, names: Mapping[int, str]) -> pl.DataFrame:
     except (KeyError, ValueError, TypeError, NotImplementedError) as problem:
         raise DataError(f"{path} is not Ciao's rating.mat: {problem}.") from problem
     numbers = pl.Series(cells[:, 2].astype(np.int64))
+    categories = numbers.cast(pl.String)
+    if (catalog := find_file(folder, "catalog_ciao.txt")) is not None:
+        names = parse_lines(catalog, r"^(?<number>\d+)(?:\\t|\t)(?<name>.+)$")
+        named = dict(zip(names["number"].cast(pl.Int64), names["name"], strict=True))
+        categories = numbers.replace_strict(named, default=categories, return_dtype=pl.String)
     return pl.DataFrame(
         {
             "user": cells[:, 0].astype(np.int64),
             "item": cells[:, 1].astype(np.int64),
-            "category": numbers.replace_strict(
-                dict(names), default=numbers.cast(pl.String), return_dtype=pl.String
-            ),
+            "category": categories,
             "rating": cells[:, 3].astype(np.float32),
         }
     )
 
 
-def category_names(folder: Path) -> dict[int, str]:
-    r"""Names of Ciao's categories; number and name are separated by a literal `\t`."""
-    path = find_file(folder, "catalog_ciao.txt")
-    if path is None:
-        return {}
-    table = parse_lines(path, r"^(?<number>\d+)(?:\\t|\t)(?<name>.+)$")
-    return dict(zip(table["number"].cast(pl.Int64), table["name"], strict=True))
-
-
-def parse_amazon(folder: Path) -> Interactions:
-    """Amazon, Cell Phones and Accessories: the ratings table or the reviews."""
-    name = "Cell_Phones_and_Accessories"
-    path = find_file(folder, f"ratings_{name}.csv")
-    if path is not None:
-        pattern = r"^(?<user>[^,]+),(?<item>[^,]+),(?<rating>[^,]+),(?<time>[^,]+)$"
-        return text_log(parse_lines(path, pattern), path)
-    path = require_file(folder, f"reviews_{name}_5.json", f"reviews_{name}.json")
-    return _reviews(path)
-
-
-def _reviews(path: Path) -> Interactions:
-    """Reviews of Amazon, one JSON object a line."""
-    with as_published(path):
-        reviews = pl.read_ndjson(read_text(path).encode())
-        table = reviews.select("reviewerID", "asin", "overall", "unixReviewTime")
-    return table_log(table)
-
-
-def parse_beauty(folder: Path) -> Interactions:
-    """Amazon, Beauty, the 5-core: user, item and time, as a tab-separated list or as reviews."""
-    path = find_file(folder, "Beauty.txt", "events.csv")
-    if path is not None:
-        mark = "\t" if path.name.startswith("Beauty.txt") else ","
-        pattern = rf"^(?<user>[^{mark}]+){mark}(?<item>[^{mark}]+){mark}(?<time>[^{mark}]+)$"
-        table = parse_lines(path, pattern)
-        has_header = table["user"].head(1).to_list() == ["user_id"]
-        return text_log(table[int(has_header) :], path)
-    return _reviews(require_file(folder, "reviews_Beauty_5.json"))
-
-
-def parse_bookcrossing(folder: Path) -> Interactions:
-    """Book-Crossing: ratings from 0 (implicit) to 10, latin-1, quotes inside of some ISBNs.
-
-    Blanks around 14 of the ISBNs stay part of them: the published counts depend on it.
-    """
-    path = require_file(folder, "BX-Book-Ratings.csv")
-    pattern = r'^"(?<user>[^"]*)";"(?<item>.*)";"(?<rating>[^"]*)"$'
-    table = parse_lines(path, pattern, "latin-1")[1:]
-    return text_log(table, path, keep_blanks=True)
-
-
-def parse_pinterest(folder: Path) -> Interactions:
-    """Pinterest: rating files with one pair a line, or lists of items; both parts together."""
-    if find_file(folder, "pinterest-20.train.rating") is None:
-        return _both_lists(folder, "hmgcn_{}.txt")
-    names = ("pinterest-20.train.rating", "pinterest-20.test.rating")
-    pattern = r"^(?<user>\d+)\t(?<item>\d+)"
-    paths = [require_file(folder, name) for name in names]
-    return text_log(pl.concat([parse_lines(path, pattern) for path in paths]), paths[0])
-
-
-def _both_lists(folder: Path, name: str) -> Interactions:
-    paths = [require_file(folder, name.format(part)) for part in ("train", "test")]
-    return text_log(pl.concat(map(item_lists, paths)), paths[0])
-
-
-def item_lists(path: Path) -> pl.DataFrame:
-    """Read lines of a user and its items, separated by blanks, as `user, item` text."""
-    lists = parse_lines(path, r"^(?<user>\d+)(?<item>( \d+)*)\s*$")
-    pairs = lists.select("user", pl.col("item").str.strip_chars().str.split(" "))
-    return pairs.explode("item").filter(pl.col("item") != "")
-
-
-def parse_gowalla(folder: Path) -> Interactions:
-    """Gowalla: lists of items, both parts together."""
-    return _both_lists(folder, "{}.txt")
-
-
-def parse_yelp2018(folder: Path) -> Interactions:
-    """Yelp2018, in the same form."""
-    return parse_gowalla(folder)
-
-
-def parse_flixster(folder: Path) -> Interactions:
+def _flixster(folder: Path) -> Interactions:
     """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0.
 
     Its graph of users becomes links between users that have events.
@@ -265,20 +201,29 @@ def parse_flixster(folder: Path) -> Interactions:
     return log.with_links(mutual_links(log.users, *ends))
 
 
-def parse_movietweetings(folder: Path) -> Interactions:
+def _movietweetings(folder: Path) -> Interactions:
     """MovieTweetings: ids of movies keep their leading zeros and are text."""
-    path = require_file(folder, "ratings.dat")
+    path, movies = require_file(folder, "ratings.dat"), require_file(folder, "movies.dat")
     pattern = r"^(?<user>\d+)::(?<item>\d+)::(?<rating>[0-9.]+)::(?<time>\d+)$"
     log = text_log(parse_lines(path, pattern), path)
-    movies = require_file(folder, "movies.dat")
-    return with_genres(log, parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$"), movies)
+    table = parse_lines(movies, r"^(?<item>\d+)::.*::(?<genres>[^:]*)$")
+    return with_categories(log, table.select(item_id="item", category="genres"))
 
 
-def parse_ml_latest_small(folder: Path) -> Interactions:
+def _ml_latest_small(folder: Path) -> Interactions:
     """MovieLens in its CSV form."""
     log = read_interactions(require_file(folder, "ratings.csv"), min_rating=ANY_RATING)
     path = require_file(folder, "movies.csv")
     with as_published(path):
         movies = pl.read_csv(path, infer_schema=False, glob=False)
-        genres = movies.select(item="movieId", genres="genres")
-    return with_genres(log, genres, path)
+        table = movies.select(item_id=pl.col("movieId").cast(pl.Int64), category="genres")
+    return with_categories(log, table.filter(pl.col("category") != "(no genres listed)"))
+
+
+_PARSERS = {
+    "tradesy": _tradesy,
+    "ciao": _ciao,
+    "flixster": _flixster,
+    "movietweetings": _movietweetings,
+    "ml-latest-small": _ml_latest_small,
+}

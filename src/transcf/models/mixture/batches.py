@@ -1,16 +1,19 @@
-"""Batches of an epoch of the mixture: users, targets and negative items."""
+"""Batches of an epoch of the mixture: users, targets, negative items, and their memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
-from transcf.kernels import Array, unlocked
-from transcf.kernels.mixture_batches import SHARDS, EpochPlan, EventArrays
+from transcf.kernels import Array, aligned_zeros, unlocked
+from transcf.kernels.mixture import CHUNK, Negatives, Workspace
+from transcf.kernels.mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays
+from transcf.kernels.mixture_context import BAND
+from transcf.kernels.rows import padded_width
 from transcf.models.communicator import LazyShard
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.mixture.settings import MixtureSettings
@@ -40,10 +43,8 @@ class Events:
     @classmethod
     def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
         """Take histories from a log, and the weights of its events from settings."""
-        events, weights = (
-            InteractionWeights.of(train, settings.event_weights),
-            np.ones(len(train), np.float32),
-        )
+        weights = np.ones(len(train), np.float32)
+        events = InteractionWeights.of(train, settings.event_weights)
         if not events.is_even:
             weights = events.overall[train.in_order]
         return cls(train.histories, weights, train.by_item.counts, train.timestamps is not None)
@@ -89,12 +90,7 @@ class Shards:
 
     @classmethod
     def of(cls, events: Events, batch_events: int | None = None) -> Self:
-        """Assign all users to shards.
-
-        Args:
-            events: Theirs.
-            batch_events: Events of a batch on average, at most; None goes by how many there are.
-        """
+        """Assign all users to shards; `batch_events` is the mean of batches at most."""
         lengths, n_events = events.histories.counts, int(events.user_indptr[-1])
         size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
         users = np.flatnonzero(lengths > 1)
@@ -122,15 +118,7 @@ class Shards:
 class BatchSampler:
     """Assigns users to batches of whole histories, again in every epoch.
 
-    Args:
-        events: The training events.
-        shards: Shards of the users.
-        n_drawn: Negatives of a batch, at most.
-        power: Items are drawn in proportion to this power of their popularity.
-
-    Attributes:
-        log: The events as arrays for kernels.
-        n_drawn: Negatives of a batch.
+    A batch has at most `n_drawn` negatives, drawn in proportion to a power of their popularity.
     """
 
     def __init__(self, events: Events, shards: Shards, n_drawn: int, power: float) -> None:
@@ -185,11 +173,6 @@ def chances(counts: Array, n_drawn: int, power: float) -> Array:
 
     In proportion to a power of its popularity, at most 1, and they add up to the number drawn.
 
-    Args:
-        counts: Events of each item, all of them above 0, (n,).
-        n_drawn: How many are drawn, at most all.
-        power: 0 draws all alike.
-
     Example:
         >>> chances(np.array([100, 1, 1, 1, 1]), 3, 0.5).round(2).tolist()
         [1.0, 0.5, 0.5, 0.5, 0.5]
@@ -202,3 +185,55 @@ def chances(counts: Array, n_drawn: int, power: float) -> Array:
         if (found <= 1).all():
             return found
         is_sure = found >= 1
+
+
+class Buffers(NamedTuple):
+    """Memory for the largest batch so far."""
+
+    batch: Batch
+    negatives: Negatives
+    work: Workspace
+
+    @classmethod
+    def of(
+        cls, events: int, drawn: int, n_items: int, width: int, *, has_users: bool = True
+    ) -> Buffers:
+        """Allocate memory for batches of so many events and negatives, rows of `width` numbers."""
+        places, events = padded_width(drawn), max(1, events)
+        touched, (rows, cells, band) = places + min(events, n_items), (1, 1, CHUNK)
+        if not has_users:  # a position for each event
+            rows, cells, band = 2, 3, BAND
+        batch = Batch(
+            **{name: np.zeros(events, np.int32) for name in ("users", "items", "places", "order")},
+            starts=np.zeros(events + 1, np.int64),
+            shards=np.zeros(SHARDS + 1, np.int64),
+            weights=np.zeros(events, np.float32),
+            touched=np.zeros(touched, np.int32),
+            size=np.zeros(1, np.int64),
+            firsts=np.zeros(touched + 1, np.int64),
+            place_of=np.full(n_items, NO_SLOT, np.int32),
+        )
+        numbers = ("offsets", "item_offsets", "sums", "shares", "known", "rest", "others")
+        vectors = ("targets", "moved_slopes", "target_slopes")
+        work = Workspace(
+            **{name: _zeros(events) for name in numbers},
+            **{name: _zeros(events, width) for name in vectors},
+            **{name: _zeros(rows * events, width) for name in ("moved", "scaled")},
+            tile=_zeros(cells * events * places),
+            pairs=_zeros(events * band),
+            negative_slopes=_zeros(SHARDS, places, width),
+            negative_offset_slopes=_zeros(SHARDS, places),
+        )
+        return cls(batch, Negatives(_zeros(places, width), _zeros(places)), work)
+
+    def for_events(self, events: int) -> Buffers:
+        """Return memory for a batch: this, or larger empty one."""
+        if events <= len(self.batch.items):
+            return self
+        drawn, width = self.negatives.vectors.shape
+        has_users = len(self.work.moved) == len(self.work.targets)
+        return self.of(events, drawn, len(self.batch.place_of), width, has_users=has_users)
+
+
+def _zeros(*shape: int) -> Array:
+    return aligned_zeros(shape, np.float32)

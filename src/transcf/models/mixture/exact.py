@@ -1,9 +1,11 @@
 """The exact solver of the mixture: the formula to the letter, in plain numpy and float64.
 
 Batches are those of the fast one, but targets are compared with all active items that the user
-does not have, one user at a time. With A_kj = exp(c_j - tau |p_k - b_j|^2 - beta |a - b_j|^2) and
-w_ik the weight of event k for target i, the loss of i is log(N_i + R_i) - log N_i, where
-N_i = sum_k w_ik A_ki and R_i = sum_k w_ik sum_j A_kj over the items j that the user does not have.
+does not have, one user at a time. With the position a_i of target i, which is the user's vector or
+the mean of the context, and A_ikj = exp(c_j - tau |p_k - b_j|^2 - beta |a_i - b_j|^2) and w_ik the
+weight of event k for target i, the loss of i is log(N_i + R_i) - log N_i, where
+N_i = sum_k w_ik A_iki and R_i = sum_k w_ik sum_j A_ikj over the items j that are not the
+user's.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
+from transcf.kernels.mixture_context import REACH
 from transcf.models.factors import constrain_norms
 from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
@@ -31,83 +34,91 @@ class MixtureVectors(NamedTuple):
     bias: Array
 
 
-def place_weights(kernel: ScoreConfig, length: int) -> Array:
-    """How much event k of a history counts for its target i, (length, length) by i and k."""
+def place_weights(config: ScoreConfig, length: int, *, is_context: bool = False) -> Array:
+    """Return the weights w_ik of events k for targets i, (length, length) by i and k."""
     targets, events = np.indices((length, length))
-    weights: Array = np.where(
-        events > targets,
-        kernel.future[np.abs(events - targets)],
-        kernel.past[np.abs(events - targets)],
-    ).astype(np.float64)
+    away = np.abs(events - targets)
+    by_side = np.where(events > targets, config.future[away], config.past[away])
+    weights: Array = by_side.astype(np.float64)
     np.fill_diagonal(weights, 0)
-    return weights
+    return np.where(away <= REACH, weights, 0.0) if is_context else weights
+
+
+def context_weights(config: ScoreConfig, length: int) -> Array:
+    """Return the weights of events k in the position of targets i, by i and k; rows sum to 1."""
+    targets, events = np.indices((length, length))
+    away = np.abs(events - targets)
+    weights = np.where(events > targets, config.future[1], 1.0) / np.maximum(away, 1)
+    weights = np.where((away > 0) & (away <= REACH), weights, 0.0)
+    shares: Array = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
+    return shares
 
 
 def add_gradient(
-    kernel: ScoreConfig, points: MixtureVectors, user: int, own: Array, weights: Array,
+    config: ScoreConfig, params: MixtureVectors, user: int, own: Array, weights: Array,
     active: Array, into: MixtureVectors,
 ) -> float:  # fmt: skip
     """Add the gradient of a user's loss; returns the loss.
 
-    Args:
-        kernel: The numbers of the score.
-        points: What is learned.
-        user: Row of the user.
-        own: Item rows of the history, oldest first, (length,).
-        weights: How much events count as targets, (length,).
-        active: Rows of all items to compare with; own ones are left out.
-        into: As `points`, changed in place; p is added to b by the caller where they are tied.
+    `own` are the items of the history, oldest first, with their weights as targets, `active` the
+    items to compare with. Without users in `params`, positions are means of contexts. The caller
+    adds the gradients of p and b where they are tied.
     """
-    tau, beta = kernel.tau, kernel.beta
+    tau, beta, n, is_context = config.tau, config.beta, len(own), not len(params.users)
     items = np.concatenate([own, np.setdiff1d(active, own)])
-    a, b, p = points.users[user], points.items[items], points.history[own]
-    near = cdist(p, b, "sqeuclidean")
-    home = ((a - b) ** 2).sum(axis=1)
-    parts = np.exp(points.bias[items] - tau * near - beta * home)
-    by_place, n = place_weights(kernel, len(own)), len(own)
-    known = (by_place * parts[:, :n].T).sum(axis=1)
-    rest = by_place @ parts[:, n:].sum(axis=1)
+    b, p = params.items[items], params.history[own]
+    by_place = place_weights(config, n, is_context=is_context)
+    means = context_weights(config, n)
+    a = means @ b[:n] if is_context else np.repeat(params.users[[user]], n, axis=0)
+    near = np.exp(-tau * cdist(p, b, "sqeuclidean"))
+    user_term = np.exp(params.bias[items] - beta * cdist(a, b, "sqeuclidean"))
+    parts = user_term * (by_place @ near)
+    known, rest = np.diagonal(parts), parts[:, n:].sum(axis=1)
     has_rest = rest > 0  # the history has another item
     weights, known, rest = (np.where(has_rest, of, 1.0) for of in (weights * has_rest, known, rest))
     whole = known + rest
-    by_known, by_rest = weights / whole - weights / known, weights / whole
-    by_part = np.empty_like(parts)
-    by_part[:, :n] = (by_place * (by_known * has_rest)[:, None]).T
-    by_part[:, n:] = (by_place.T @ (by_rest * has_rest))[:, None]
-    slopes = by_part * parts
-    by_event, by_item = slopes.sum(axis=1)[:, None], slopes.sum(axis=0)[:, None]
-    into.users[user] -= 2 * beta * (by_item * (a - b)).sum(axis=0)
-    into.history[own] -= 2 * tau * (by_event * p - slopes @ b)
-    into.items[items] += 2 * tau * (slopes.T @ p - by_item * b) + 2 * beta * by_item * (a - b)
+    by_part = np.zeros_like(parts)
+    by_part[:, n:] = (weights / whole * has_rest)[:, None]
+    np.fill_diagonal(by_part, (weights / whole - weights / known) * has_rest)
+    by_user_term, by_near = by_part * parts, near * (by_place.T @ (by_part * user_term))
+    by_item = by_user_term.sum(axis=0)[:, None]
+    by_position = -2 * beta * (by_user_term.sum(axis=1)[:, None] * a - by_user_term @ b)
+    into.history[own] -= 2 * tau * (by_near.sum(axis=1)[:, None] * p - by_near @ b)
+    into.items[items] += 2 * tau * (by_near.T @ p - by_item * b)
+    into.items[items] += 2 * beta * (by_user_term.T @ a - by_item * b)
     into.bias[items] += by_item[:, 0]
+    if is_context:
+        into.items[own] += means.T @ by_position
+    else:
+        into.users[user] += by_position.sum(axis=0)
     return float((weights * has_rest * (np.log(whole) - np.log(known))).sum())
 
 
 class ExactMixtureTraining(MixtureTraining):
-    """Trains the mixture with exact gradients; slow, simple, certain."""
+    """Trains the mixture with exact gradients; the slow reference of `MixtureTraining`."""
 
     def run_epoch(self, number: int) -> EpochStats:
-        """Let every event be a target once, against everything."""
+        """Let every event be a target once, compared with all active items."""
         log, settings = self._sampler.log, self._settings
         plan = self._sampler.deal(settings.random_state, number)
-        moving = [AdamState(*(part.astype(np.float64) for part in each)) for each in self._points]
+        moving = [AdamState(*(part.astype(np.float64) for part in each)) for each in self._params]
         if settings.tie_item_vectors:
             moving[2] = moving[1]
         batches, loss = plan.cuts.shape[1] - 1, 0.0
         for place in range(batches):
-            points = MixtureVectors(*(each.values for each in moving))
-            slopes = MixtureVectors(*(np.zeros_like(values) for values in points))
+            params = MixtureVectors(*(each.values for each in moving))
+            slopes = MixtureVectors(*(np.zeros_like(values) for values in params))
             users = users_of(plan, place)
             events = [slice(*log.indptr[user : user + 2]) for user in users]
             for user, own in zip(users, events, strict=True):
                 loss += add_gradient(
-                    self._kernel, points, user, log.items[own], log.weights[own], log.active, slopes
+                    self._config, params, user, log.items[own], log.weights[own], log.active, slopes
                 )
             seen = np.unique(np.concatenate([log.items[:0], *(log.items[own] for own in events)]))
             self._steps += 1
             rate = np.array([settings.rate_at(number + place / batches)])
             self._step(moving, slopes, users, seen, float(step_sizes(rate, self._steps)[0]))
-        for into, each in zip(self._points, moving, strict=True):
+        for into, each in zip(self._params, moving, strict=True):
             for part, exact in zip(into, each, strict=True):
                 part[:] = exact
         return self._stats(loss)
@@ -126,10 +137,10 @@ class ExactMixtureTraining(MixtureTraining):
             slopes.items[:] += slopes.history
         else:
             _move(moving[2], seen, slopes.history, size)
-        _move(moving[0], users, slopes.users, self._settings.user_lr_multiplier * size)
+        if self._settings.has_users:
+            _move(moving[0], users, slopes.users, self._settings.user_lr_multiplier * size)
         _move(moving[1], active, slopes.items, size)
-        if self._settings.item_bias:
-            _move(moving[3], active, slopes.bias, size, bounded=False)
+        _move(moving[3], active, slopes.bias, size, bounded=False)
 
 
 def _move(moving: AdamState, rows: Array, slopes: Array, size: float, bounded: bool = True) -> None:

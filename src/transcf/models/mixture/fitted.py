@@ -13,9 +13,9 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import read_only
+from transcf.kernels.mixture_context import REACH
+from transcf.kernels.mixture_scores import SparseTerms, read_only
 from transcf.kernels.mixture_search import Catalogue, NearestItems
-from transcf.kernels.mixture_terms import SparseTerms
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
@@ -46,7 +46,7 @@ class Mixture(FittedScorer):
     Args:
         known: Ids and interactions of the training data.
         settings: Those of the model.
-        users: a, (n_users, dim) float32.
+        users: a, (n_users, dim) float32; None for the means of contexts.
         items: b, (n_items, dim) float32.
         history: p, (n_items, dim) float32; the same array as b where they are tied.
         bias: c, (n_items,) float32.
@@ -58,7 +58,7 @@ class Mixture(FittedScorer):
         known: TrainingData,
         settings: MixtureSettings,
         *,
-        users: Array,
+        users: Array | None,
         items: Array,
         history: Array,
         bias: Array,
@@ -66,7 +66,7 @@ class Mixture(FittedScorer):
     ) -> None:
         super().__init__(known, "TransCF-mixture")
         self.settings, self.transitions = settings, transitions
-        self.users, self.items, self.history, self.bias = users, items, history, bias
+        self._learned_users, self.items, self.history, self.bias = users, items, history, bias
         self._stored: NearestItems | None = None
 
     @classmethod
@@ -74,12 +74,13 @@ class Mixture(FittedScorer):
         """Check the arrays of a file or of a training, and put them together."""
         n_items, dim = len(known.items), settings.dim
         items = checked(arrays, "item_vectors", np.float32, (n_items, dim))
-        history, bias = items, np.zeros(n_items, np.float32)
+        history = items
         if not settings.tie_item_vectors:
             history = checked(arrays, "history_vectors", np.float32, (n_items, dim))
-        if settings.item_bias:
-            bias = checked(arrays, "item_bias", np.float32, (n_items,))
-        users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
+        bias = checked(arrays, "item_bias", np.float32, (n_items,))
+        users = None
+        if "user_vectors" in arrays or settings.user_vectors == "learned" or not known.timed:
+            users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         made = made._with_lonely_placed()
         made.transitions = Transitions.from_arrays(arrays, n_items)
@@ -97,8 +98,10 @@ class Mixture(FittedScorer):
         lonely = histories.counts == 1
         if not lonely.any():
             return self
-        users, history = self.users.copy(), self.history
-        users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
+        users, history = self._learned_users, self.history
+        if users is not None:
+            users = users.copy()
+            users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
         if not self.settings.tie_item_vectors:
             others = histories.items[~np.repeat(lonely, histories.counts)]
             is_heard = np.bincount(others, minlength=len(self.items)) > 0
@@ -107,7 +110,7 @@ class Mixture(FittedScorer):
 
     def _changed(self, **changes: Any) -> Mixture:
         own = {
-            "users": self.users,
+            "users": self._learned_users,
             "items": self.items,
             "history": self.history,
             "bias": self.bias,
@@ -123,11 +126,27 @@ class Mixture(FittedScorer):
 
     def arrays(self) -> Arrays:
         """Return the points, biases where items have them, and transitions if there are some."""
-        arrays = {"user_vectors": self.users, "item_vectors": self.items}
+        arrays = {} if self.is_context else {"user_vectors": self.users}
+        arrays["item_vectors"] = self.items
         if not self.settings.tie_item_vectors:
             arrays["history_vectors"] = self.history
-        arrays |= {"item_bias": self.bias} if self.settings.item_bias else {}
+        arrays["item_bias"] = self.bias
         return arrays | ({} if self.transitions is None else self.transitions.arrays())
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the same, with the positions of users."""
+        return {"user_vectors": self.users, **self.arrays()}
+
+    @property
+    def is_context(self) -> bool:
+        """Whether users are at the mean of the last items of their history."""
+        return self._learned_users is None
+
+    @cached_property
+    def users(self) -> Array:
+        """Vectors a of the users of the training data, (n_users, dim) float32."""
+        learned = self._learned_users
+        return self.place(self.known.histories) if learned is None else learned
 
     def stored_arrays(self) -> Arrays:
         """Return the same, and the nearest items of all items unless there are too many items."""
@@ -140,7 +159,7 @@ class Mixture(FittedScorer):
 
     @cached_property
     def item_points(self) -> Array:
-        """B as kernels want it, (n_items, width): the array itself where rows are whole lanes."""
+        """Vectors b in padded rows, (n_items, width); the array itself if it needs no padding."""
         if self.items.shape[1] == padded_width(self.items.shape[1]):
             return self.items
         return padded(self.items).reshape(len(self.items), -1)
@@ -158,7 +177,7 @@ class Mixture(FittedScorer):
 
     @cached_property
     def item_offsets(self) -> Array:
-        """H of each item, (n_items,) float32: added to products with translated positions."""
+        """Offsets h of items, (n_items,) float32: added to products with translated positions."""
         return self._offsets(self.settings.tau + self.settings.beta)
 
     @cached_property
@@ -220,20 +239,10 @@ class Mixture(FittedScorer):
         return NeighborTable(self.history, self.items, self.settings.tau, self._stored)
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
-        """Return the items as `find_candidates` needs them.
-
-        Args:
-            past: Rows of past items of users.
-            allowed: (n_items,) items to choose from.
-        """
+        """Return the items as `find_candidates` needs them, for users with these past items."""
         own_offsets: Scores = np.where(allowed, self._own_offsets, np.float32(-np.inf))
-        neighbors = self.neighbors.with_rows(past)
-        return Catalogue(
-            read_only(self.item_points.reshape(-1)),
-            read_only(self.item_offsets),
-            own_offsets,
-            neighbors,
-        )
+        points, offsets = read_only(self.item_points.reshape(-1)), read_only(self.item_offsets)
+        return Catalogue(points, offsets, own_offsets, self.neighbors.with_rows(past))
 
     def _delegate(self) -> Scorer:
         return self._users
@@ -254,20 +263,10 @@ class Mixture(FittedScorer):
             vectors = np.hstack([one, points.points[:, :dim]])
             return Queries(histories.indptr, histories.items, vectors, points.offsets)
 
-        return SumForm(
-            np.hstack([self.item_offsets[:, None], self.items]), of_users, len(self.users)
-        )
+        return SumForm(np.hstack([self.item_offsets[:, None], self.items]), of_users)
 
     def _near(self, histories: Histories, items: Rows) -> Array:
-        """Logarithms of what each item of a history adds to the score of one item.
-
-        Args:
-            histories: Of the users.
-            items: The scored item of each, (n,) rows.
-
-        Returns:
-            log w_k + log(exp(-tau |p_k - b|^2) + m_ki), (n_events,) float64.
-        """
+        """Return log w_k + log(exp(-tau |p_k - b|^2) + m_ki) for one scored item per history."""
         scored = np.repeat(items, histories.counts)
         b = self.items[scored].astype(np.float64)
         near: Array = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
@@ -279,13 +278,9 @@ class Mixture(FittedScorer):
         return logs
 
     def shares(self, histories: Histories, items: Rows) -> Array:
-        """Shares of each history's items in the score of one item: they add up to one each.
+        """Return the shares of each history's items in the score of one item, which add up to one.
 
         The position of the user does not matter: it is the same factor for all items of a history.
-
-        Args:
-            histories: Of the users.
-            items: The scored item of each, (n,) rows.
         """
         logs = self._near(histories, items)
         shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
@@ -309,18 +304,22 @@ class Mixture(FittedScorer):
         return UserScorer(self, histories, self.place(histories))
 
     def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories and their trained vectors."""
-        return UserScorer(self, histories, self.users)
+        """Return a scorer of the same users with other histories."""
+        return UserScorer(self, histories, self.place(histories) if self.is_context else self.users)
 
     def place(self, histories: Histories) -> Array:
         """Return the positions of new users by their items: a, (n, dim) float32."""
         weights = np.exp(self.log_weights(histories))
+        if self.is_context:
+            ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
+            weights = np.where(ago <= REACH, 1 / ago, 0.0)
         return _averages(histories, weights, self.items).astype(np.float32)
 
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user, (dim,)."""
         histories = Histories.of([history], len(self.known.items))
-        place: Array = self.place(histories)[0] if user is None else self.users[user]
+        is_new = user is None or self.is_context
+        place: Array = self.place(histories)[0] if is_new else self.users[user]
         return place
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array:
@@ -343,7 +342,7 @@ class Mixture(FittedScorer):
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Return the distances of the user and of their nearest item from the item."""
         histories = Histories.of([history], len(self.known.items))
-        a = self.place(histories)[0] if user is None else self.users[user]
+        a = self.position(user, history)
         b = self.items[item].astype(np.float64)
         own = float(np.square(a - b).sum())
         nearest = float(np.square(self.history[history] - b).sum(axis=1).min())
@@ -351,7 +350,8 @@ class Mixture(FittedScorer):
         words: tuple[str, ...] = (
             f"Squared distances from the item: {nearest:.4f} from the nearest point of the "
             f"history, {own:.4f} from the user's own; the item's bias is {bias:.4f}.",
-            "Without a past item of the share x the score would change by log(1 - x).",
+            "Without a past item of the share x, and with the user at the same position, the score "
+            "would change by log(1 - x).",
         )
         facts = {"bias": bias, "distance": own, "nearest_distance": nearest}
         if self.transitions is not None:
@@ -374,8 +374,8 @@ class Mixture(FittedScorer):
         Items are placed in the middle of their users, as in TransCF without translation (see
         `grow`), and users are folded in from their history.
         """
-        shape: dict[str, Any] = {"dim": self.settings.dim, "item_bias": self.settings.item_bias}
-        settings = TransCFSettings(**shape, variant="none")
+        given: dict[str, Any] = {"dim": self.settings.dim, "item_bias": True, "variant": "none"}
+        settings = TransCFSettings(**given)
         points = Translated(self.known, settings, Parameters(self.users, self.items, self.bias))
         larger = grow(points, log, np.ones(len(log), np.float32))
         known, own = larger.known, larger.parameters
@@ -386,15 +386,11 @@ class Mixture(FittedScorer):
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
-        made = Mixture(
-            known,
-            self.settings,
-            users=own.users,
-            items=own.items,
-            history=history,
-            bias=own.item_bias,
-        )
-        own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
+        users = None if self.is_context else own.users
+        arrays: dict[str, Any] = {"users": users, "items": own.items, "bias": own.item_bias}
+        made = Mixture(known, self.settings, history=history, **arrays)
+        if not self.is_context:
+            own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         if self.transitions is None:
             return made
         return made.with_transitions(self._grown_transitions(made))
@@ -410,10 +406,8 @@ class Mixture(FittedScorer):
         logs[new] = log_partitions(larger, new, trained)
         return Transitions.of(larger, self.transitions.strength, logs)
 
-    def with_bias(self, offset: Scores) -> Mixture | None:
-        """Return the same with a number added to each item's bias; None where it has none."""
-        if not self.settings.item_bias:
-            return None
+    def with_bias(self, offset: Scores) -> Mixture:
+        """Return the same with a number added to each item's bias."""
         return self._changed(bias=self.bias + offset)
 
     def item_similarity(self) -> Scorer:
@@ -426,11 +420,7 @@ class Mixture(FittedScorer):
 
 
 def _stored_neighbors(arrays: Arrays, n_items: int) -> NearestItems | None:
-    """Return the nearest items of all items, if a file has them.
-
-    Raises:
-        ValueError: They are not what is needed.
-    """
+    """Return the nearest items of all items, if a file has them, or raise a ValueError."""
     if _NEIGHBORS[0] not in arrays:
         return None
     shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])

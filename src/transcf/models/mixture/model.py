@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import polars as pl
@@ -29,8 +30,10 @@ class TransCFMixture(Recommender[MixtureSettings]):
         s(u, i) = c_i + log sum_k w_k exp(-tau |p_k - b_i|^2 - beta |a_u - b_i|^2)
 
     over the items k of the user's history, with w_k = d^-history_decay for the item d places ago,
-    where events have times (c_i only with `item_bias`). It is trained with Adam on a softmax over
+    where events have times. It is trained with Adam on a softmax over
     each event and `shared_negatives` drawn items. New users are folded in from their item history.
+    Without learned user vectors (`user_vectors`), a_u is the mean of the vectors b of the last
+    items of the history, weighted by the inverse of their distance.
     With `popularity_correction` the softmax is over s(u, i) + popularity_correction log n_i for an
     item of n_i events, and scores leave the second term out.
 
@@ -43,7 +46,7 @@ class TransCFMixture(Recommender[MixtureSettings]):
     count as unknown.
 
     Attributes (after `fit`):
-        user_vectors_: a, (n_users, dim) float32.
+        user_vectors_: a, (n_users, dim) float32, learned or means of contexts.
         item_vectors_: b, (n_items, dim) float32.
         history_vectors_: p, (n_items, dim) float32, unless `tie_item_vectors`.
         item_bias_: c, (n_items,) float32.
@@ -61,8 +64,8 @@ class TransCFMixture(Recommender[MixtureSettings]):
     """
 
     name = "TransCF-mixture"
-    #: Transition counts.
-    _revision: ClassVar[int] = 2
+    #: Means of contexts in place of user vectors.
+    _revision: ClassVar[int] = 3
     _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     # The decay of the learning rate depends on the number of epochs.
     _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
@@ -74,7 +77,7 @@ class TransCFMixture(Recommender[MixtureSettings]):
         return self.settings.solver == "fast"
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = self.settings
+        settings = self._resolved(run)
         if isinstance(run.log, PartitionedLog):
             from transcf.models.partitioned import PartitionedEvents
 
@@ -90,6 +93,17 @@ class TransCFMixture(Recommender[MixtureSettings]):
         kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
         learned = run.run(run.solver(kind, events, settings), settings, restore)
         return with_transitions(learned, run)
+
+    def _resolved(self, run: TrainingRun) -> MixtureSettings:
+        """Choose between vectors of users and means of contexts; a refit keeps the choice."""
+        log, before, settings = run.log, run.before, self.settings
+        timed = log.timed if isinstance(log, PartitionedLog) else log.timestamps is not None
+        if settings.user_vectors == "auto" and isinstance(before, Mixture):
+            kept = before.is_context and timed
+            settings = replace(settings, user_vectors="context" if kept else "learned")
+        settings = settings.resolved(timed, log.user_counts)
+        run.report["user_vectors"] = settings.user_vectors
+        return settings
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)

@@ -50,14 +50,7 @@ _TABLE_USERS = 2**16
 
 
 class NeighborTable:
-    """The nearest items of past items. Rows are computed when they are first needed.
-
-    Args:
-        history: p, (n_items, dim) float32.
-        items: b, (n_items, dim) float32.
-        tau: Weight of squared distances between both.
-        stored: The whole table, where a file has it.
-    """
+    """The nearest items b of past items p. Rows are computed when they are first needed."""
 
     def __init__(
         self, history: Array, items: Array, tau: float, stored: NearestItems | None = None
@@ -94,16 +87,10 @@ def _table_shape(n_items: int) -> tuple[int, int]:
 
 
 class UserScorer(Scorer):
-    """Scores items for users with a history and a vector each.
+    """Scores items for users with a history and a position each, (n, dim) float32."""
 
-    Args:
-        learned: The fitted model.
-        histories: Of the users.
-        homes: a of each, (n, dim) float32.
-    """
-
-    def __init__(self, learned: Mixture, histories: Histories, homes: Array) -> None:
-        self.learned, self.histories, self.homes = learned, histories, homes
+    def __init__(self, learned: Mixture, histories: Histories, positions: Array) -> None:
+        self.learned, self.histories, self.positions = learned, histories, positions
 
     @property
     def name(self) -> str:
@@ -119,7 +106,7 @@ class UserScorer(Scorer):
         """Return the translated positions of users: a point for each item of the history."""
         learned, histories = self.learned, self.histories.take(rows)
         tau, beta = learned.settings.tau, learned.settings.beta
-        own = np.repeat(self.homes[rows], histories.counts, axis=0)
+        own = np.repeat(self.positions[rows], histories.counts, axis=0)
         points = 2 * (np.float32(tau) * learned.history[histories.items] + np.float32(beta) * own)
         offsets = -tau * learned.history_squares[histories.items] - beta * squares(own)
         offsets += learned.log_weights(histories)
@@ -148,7 +135,7 @@ class UserScorer(Scorer):
             starts=read_only(histories.indptr),
             past=read_only(histories.items),
             logs=read_only(logs),
-            users=read_only(self.homes),
+            users=read_only(self.positions),
             items=read_only(learned.items),
             history=read_only(learned.history),
             bias=read_only(learned.bias),
@@ -185,7 +172,7 @@ class UserScorer(Scorer):
         """Whether all scores of these users are finite."""
         has_history = self.histories.indptr[users] < self.histories.indptr[users + 1]
         finite = self.learned.is_finite and has_history.all()
-        return bool(finite and np.isfinite(squares(self.homes[users]).astype(np.float32)).all())
+        return bool(finite and np.isfinite(squares(self.positions[users]).astype(np.float32)).all())
 
     def _find(
         self, users: Rows, k: int, seen: Csr, allowed: Mask, items: Rows, scores: Scores
@@ -217,7 +204,7 @@ class UserScorer(Scorer):
         longest, bias = learned.reach
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
-        away = np.sqrt(squares(self.homes[users])) + longest
+        away = np.sqrt(squares(self.positions[users])) + longest
         size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded + learned.terms_reach
         steps = learned.history.shape[1] + 16
         added = (1 if learned.transitions is None else 2) * histories.counts
@@ -238,21 +225,15 @@ class UserScorer(Scorer):
 
 
 class PairTermTable:
-    """Scores of many users: terms between two items are computed once for all users.
-
-    Args:
-        scorer: Of all users.
-        users: (n,) rows.
-        items: (m,) rows of the items to rank.
-    """
+    """Scores of many users: terms between two items are computed once for all users."""
 
     def __init__(self, scorer: UserScorer, users: Rows, items: Rows) -> None:
         learned, self._scorer, self._users = scorer.learned, scorer, users
         histories, tau, beta = (scorer.histories.take(users), *learned.steepness)
         past, places = np.unique(histories.items, return_inverse=True)
-        a, p = scorer.homes[users], learned.history[past]
+        a, p = scorer.positions[users], learned.history[past]
         width = learned.item_points.shape[1]
-        self._homes = padded(np.float32(2 * beta) * a).reshape(-1, width)
+        self._positions = padded(np.float32(2 * beta) * a).reshape(-1, width)
         self._past = Past(
             padded(np.float32(2 * tau) * p).reshape(-1, width),
             (-tau * squares(p)).astype(np.float32),
@@ -277,7 +258,7 @@ class PairTermTable:
         size = near + home + bias + faded + np.log(counts) + learned.terms_reach
         # Two products of d terms, whose roundings an exponential turns into relative ones; those of
         # the exponential and of adding up a history; and the logarithm's.
-        steps = self._homes.shape[1] + 16
+        steps = self._positions.shape[1] + 16
         error = 1.01 * ROUNDING * (steps * size + counts + 16)
         return size, error.astype(np.float32)
 
@@ -289,7 +270,7 @@ class PairTermTable:
         points = np.pad(padded(b).reshape(len(b), -1), (room, (0, 0)))
         item_offsets = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
-        np.matmul(self._homes, points[: len(items)].T, out=tile)
+        np.matmul(self._positions, points[: len(items)].T, out=tile)
         add_log_sums(self._taken, self._past, Items(points, offsets, item_offsets), tile)
         self._scorer.add_terms(self._users, items, tile)
 

@@ -19,12 +19,11 @@ from transcf.kernels import Array
 from transcf.kernels.adam import AdamState, step_sizes
 from transcf.kernels.mixture import MixtureParams, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS, join
-from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, move_batch, run_batches, run_shards
+from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.factors import NORM_POWERS, first_vectors
-from transcf.models.mixture.batches import TINY, BatchSampler, Events, Shards
-from transcf.models.mixture.buffers import Buffers
+from transcf.models.mixture.batches import TINY, BatchSampler, Buffers, Events, Shards
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training import EpochStats
 from transcf.parallel import one_blas_thread
@@ -60,18 +59,14 @@ class MixtureTraining:
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
         n_drawn, bound = self._sampler.n_drawn, NORM_POWERS["norm"]
-        self._rules = Rules(
-            n_drawn,
-            settings.tie_item_vectors,
-            settings.item_bias,
-            bound,
-            float(settings.user_lr_multiplier),
-        )
+        has_users, user_rate = settings.has_users, float(settings.user_lr_multiplier)
+        self._rules = Rules(n_drawn, settings.tie_item_vectors, bound, user_rate, has_users)
         histories = events.histories
         longest = int(histories.counts.max(initial=0))
-        self._kernel = kernel_of(settings, events.timed, longest)
-        self._memory = Buffers.of(0, n_drawn, histories.n_items, self._width)
-        self._whole = self._memory  # of all processes; this one may be alone
+        self._config = score_config(settings, events.timed, longest)
+        sizes = (0, n_drawn, histories.n_items, self._width)
+        self._memory = Buffers.of(*sizes, has_users=has_users)
+        self._whole = self._memory  # of all processes; the same as that of this one if it is alone
         if comm is None:  # else the coordinator sends the vectors
             self.load_tensors(_first_tensors(events, settings))
 
@@ -87,7 +82,7 @@ class MixtureTraining:
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
         epoch = MixtureEpoch(
-            self._kernel, self._rules, self._sampler.log, plan, sizes, self._points
+            self._config, self._rules, self._sampler.log, plan, sizes, self._params
         )
         losses = np.zeros((batches, SHARDS))
         counts = np.stack(self._comm.all_gather(self._sampler.events_of(plan)))
@@ -100,22 +95,19 @@ class MixtureTraining:
                 self._whole = self._whole.for_events(int(counts.sum(axis=0).max()))
                 self._run_together(epoch, counts, losses)
         self._steps += batches
-        # Each is that of one process, and nothing is what the others add.
+        # A shard belongs to one process; it is zero in the losses of the others.
         return self._stats(float(np.sum(self._comm.all_gather(losses), axis=0).sum()))
 
     def _run_together(self, epoch: MixtureEpoch, counts: Array, losses: Array) -> None:
-        """Take a step on each batch of an epoch, together with other processes.
+        """Take a step on each batch together with other processes, whose shards are empty here.
 
-        Args:
-            epoch: The batches; the shards of other processes are empty.
-            counts: Events of each process in each batch, (n_processes, n_batches).
-            losses: Out: losses of the own shards, (n_batches, SHARDS) float64.
+        `counts` are events of each process in each batch, (n_processes, n_batches).
         """
         comm, own, whole = self._comm, self._memory, self._whole
         places, n_batches = len(own.negatives.item_offsets), counts.shape[1]
         shards = [slice(*comm.shares[w : w + 2]) for w in range(comm.world_size)]
         for number in range(n_batches):
-            run_shards(epoch, *own, losses, number)
+            run_batches(epoch, *own, losses, number, number + 1, half=0)
             mine = _item_gradients(own, slice(0, counts[comm.rank, number]), shards[comm.rank])
             ends = offsets(counts[:, number]).tolist()
             parts = [
@@ -129,7 +121,7 @@ class MixtureTraining:
                 for array, some in zip(arrays, np.split(values, cuts), strict=True):
                     array[...] = some.reshape(array.shape)
             join(own.batch, whole.batch, ends[-1], places)
-            move_batch(epoch, *whole, losses, number)
+            run_batches(epoch, *whole, losses, number, number + 1, half=1)
             comm.progress = Progress(number + 1, n_batches, "batches")
 
     def _stats(self, loss: float) -> EpochStats:
@@ -138,8 +130,9 @@ class MixtureTraining:
     def tensors(self) -> Arrays:
         """Return vectors, biases, Adam's running means and the number of steps."""
         found: Arrays = {"steps": self._steps}
-        users, items, history, bias = self._points
-        vectors = {"user_vectors": users, "item_vectors": items}
+        users, items, history, bias = self._params
+        vectors = {"user_vectors": users} if self._settings.has_users else {}
+        vectors["item_vectors"] = items
         if not self._settings.tie_item_vectors:
             vectors["history_vectors"] = history
         for part, values in zip(_PARTS, bias, strict=True):
@@ -147,7 +140,7 @@ class MixtureTraining:
         for name, moving in vectors.items():
             for part, values in zip(_PARTS, moving, strict=True):
                 found[name + part] = values[:, : self._settings.dim]
-        # A worker's are in Ray's store before they are changed: copies of all would take room.
+        # Ray stores the arrays of a worker before they change; copies would need memory.
         keep = np.copy if self._comm.world_size == 1 else np.ascontiguousarray
         return {name: keep(array) for name, array in found.items()}
 
@@ -158,10 +151,12 @@ class MixtureTraining:
             parts = [tensors[name + part] for part in _PARTS]
             return AdamState(*(padded(part).reshape(-1, self._width) for part in parts))
 
-        users, items = moving("user_vectors"), moving("item_vectors")
+        items = moving("item_vectors")
+        empty = AdamState(*(part[:0] for part in items))
+        users = moving("user_vectors") if self._settings.has_users else empty
         history = items if self._settings.tie_item_vectors else moving("history_vectors")
         bias = AdamState(*(tensors[f"item_bias{part}"].copy() for part in _PARTS))
-        self._points = MixtureParams(users, items, history, bias)
+        self._params = MixtureParams(users, items, history, bias)
         self._steps = tensors["steps"].copy()
 
 
@@ -183,7 +178,9 @@ def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
     generator = np.random.default_rng(settings.random_state)
     drawn = first_vectors([*sizes.values()], settings.dim, settings.init_scale, generator)
     tensors = dict(zip(sizes, drawn, strict=True))
-    if not settings.tie_item_vectors:  # where the items are: what is taken together draws both near
+    if not settings.has_users:
+        del tensors["user_vectors"]
+    if not settings.tie_item_vectors:  # both start equal, so that co-occurring items are near
         tensors["history_vectors"] = tensors["item_vectors"]
     tensors["item_bias"] = popularity(events, settings)
     empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
@@ -199,16 +196,10 @@ def popularity(events: Events, settings: MixtureSettings) -> Array:
     return (settings.popularity_correction * logs).astype(np.float32)
 
 
-def kernel_of(settings: MixtureSettings, timed: bool, longest: int) -> ScoreConfig:
-    """Return the numbers of the score; without times all places count the same.
-
-    Args:
-        settings: The model's.
-        timed: Whether events have times.
-        longest: Events of the longest history.
-    """
+def score_config(settings: MixtureSettings, timed: bool, longest: int) -> ScoreConfig:
+    """Return the constants of the score; without times all places have the same weight."""
     distances = np.maximum(1, np.arange(longest + 1, dtype=np.float64))
     past = (distances ** -(settings.history_decay if timed else 0.0)).astype(np.float32)
     future = past * np.float32(settings.future_weight if timed else 1.0)
-    # Kernels are compiled for types: whole numbers would ask for other ones.
+    # Kernels are compiled for types: integers would compile them once more.
     return ScoreConfig(float(settings.tau), float(settings.beta), past, future)

@@ -24,10 +24,9 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.errors import EvaluationError, UnsupportedError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.kernels.mixture_scores import UserQueries, read_only, score_users
-from transcf.kernels.mixture_terms import SparseTerms
+from transcf.kernels.mixture_scores import SparseTerms, UserQueries, read_only, score_users
 from transcf.kernels.rows import padded
-from transcf.models.transition_counts import transition_shares
+from transcf.models.transitions import transition_shares
 from transcf.models.trend import (
     NO_GAIN,
     NO_VALIDATION,
@@ -72,13 +71,7 @@ class Transitions:
     def of(
         cls, learned: Mixture, strength: float, log_partition: Array | None = None
     ) -> Transitions:
-        """Count the transitions of the histories that a model was fitted on.
-
-        Args:
-            learned: The fitted model.
-            strength: lambda.
-            log_partition: log Z_k, if it is known.
-        """
+        """Count the transitions of the histories that a model was fitted on."""
         logs = log_partitions(learned) if log_partition is None else log_partition
         shares = transition_shares(learned.known.histories, ordered=learned.known.timed)
         rows = np.repeat(np.arange(len(logs)), np.diff(shares.indptr))
@@ -98,11 +91,7 @@ class Transitions:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, n_items: int) -> Transitions | None:
-        """Return the transitions of a file, None if it has none.
-
-        Raises:
-            ValueError: They are not what is needed.
-        """
+        """Return the transitions of a file, None if it has none; raise a ValueError if broken."""
         if _STRENGTH not in arrays:
             return None
         strength = float(checked(arrays, _STRENGTH, np.float64, (1,))[0])
@@ -156,13 +145,9 @@ def _terms(starts: Array, items: Array, values: Array) -> SparseTerms:
 def log_partitions(
     learned: Mixture, past: Rows | None = None, trained: Mask | None = None
 ) -> Array:
-    """Return log Z_k, (n,) float64.
+    """Return log Z_k, (n,) float64, of items `past` over items `trained`; None for all.
 
-    Args:
-        learned: The fitted model.
-        past: Rows of the items k; None for all.
-        trained: (n_items,) the items j; None for all with training interactions. Of very many
-            items a part stands for all.
+    Of very many trained items a part stands for all.
     """
     items = np.flatnonzero(learned.rankable if trained is None else trained)
     summed = items[:: -(-max(1, len(items)) // _MOST)]
@@ -184,11 +169,9 @@ def log_partitions(
 
 
 def with_transitions(learned: FittedScorer, run: TrainingRun) -> FittedScorer:
-    """Add transition counts to what a mixture has learned, and report the choice.
+    """Add transition counts to a fitted mixture, and report the choice.
 
-    Args:
-        learned: The fitted mixture, possibly with item offsets.
-        run: The training; validation data choose the strength, a refit keeps it.
+    Validation data choose the strength; a refit keeps it.
 
     Raises:
         UnsupportedError: A strength is set by hand, and the log is partitioned.

@@ -1,4 +1,4 @@
-"""TransCF as published, its ablations and its extensions."""
+"""TransCF as published, and its ablations."""
 
 from transcf.models.transcf.model import TransCF
 from transcf.models.transcf.solver_fast import TransCFSettings

@@ -15,19 +15,10 @@ from transcf.models.event_weights import weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.transcf.fold_in import (
-    ItemSide,
-    Neighbors,
-    fold_users,
-    refine_user,
-    relative_length,
-)
-from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
+from transcf.models.transcf.fold_in import ItemSide, Neighbors, fold_users, refine_user
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY
 from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
-from transcf.retrieval.scorer import BlockView, FormView, LinearForm, Scorer, Scores
-
-#: Items that an explanation compares an item with where the score is not an inner product.
-_COMPARED = 64
+from transcf.retrieval.scorer import FormView, LinearForm, Scorer, Scores
 
 
 class Translated(FittedScorer):
@@ -85,9 +76,7 @@ class Translated(FittedScorer):
 
     @cached_property
     def _neighborhoods(self) -> tuple[Array, Array]:
-        if self._means is not None:
-            return self._means
-        return self.parameters.neighborhoods(self.known.seen, self.known.by_item)
+        return self._means or self.parameters.neighborhoods(self.known.seen, self.known.by_item)
 
     @property
     def q(self) -> Array:
@@ -113,22 +102,9 @@ class Translated(FittedScorer):
         y = form.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
         return LinearForm(y, lambda users: form.linear_users(a[users], q[users]))
 
-    def linear_form(self) -> LinearForm | None:
-        """Return the score as inner products, where the form has them."""
-        return self._linear if self.form.is_linear else None
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        if self.form.is_linear:
-            return self._linear.scores(users)
-        return self._direct(self.parameters.users[users], self._score_means[0][users])
-
-    def _direct(self, a: Array, q: Array) -> Scores:
-        """Score all items for users at a with means q, (n, dim) each, without inner products."""
-        items, n = self.parameters.items, self._score_means[1]
-        rows = [self.form.pair_cost(*pair, items, n) for pair in zip(a, q, strict=True)]
-        scores: Scores = (self.parameters.item_bias - np.array(rows)).astype(np.float32)
-        return scores
+    def linear_form(self) -> LinearForm:
+        """Return the score as inner products."""
+        return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
         """Score pairs of rows by the direct formula: (n,)."""
@@ -156,13 +132,7 @@ class Translated(FittedScorer):
         )
 
     def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
-        """Return a of a user and the translation r toward an item, (dim,) float64 each.
-
-        Args:
-            user: Row of the user; None for a new user.
-            history: Item rows of the user, in order.
-            item: Row of the item.
-        """
+        """Return a of a user (None for a new one) and r toward an item, (dim,) float64 each."""
         if user is None:
             (a,), (q,) = self.fold_in_vectors(Histories.of([history], len(self.known.items)))
         else:
@@ -208,18 +178,11 @@ class Translated(FittedScorer):
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score all items for new users, after gradient steps on the training loss."""
         a, q = self.fold_in_vectors(histories, steps)
-        if not self.form.is_linear:
-            return BlockView(self.name, self.rankable, lambda rows: self._direct(a[rows], q[rows]))
         x, constants = self.form.linear_users(a.astype(np.float32), q.astype(np.float32))
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
 
     def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
-        """Return a and q of new users, (n, dim) float64.
-
-        Args:
-            histories: Their items, in order.
-            steps: Gradient steps on the training loss with fixed items, after the closed form.
-        """
+        """Return a and q of new users, (n, dim) float64; steps are on the training loss."""
         weights, items = weights_in_order(histories, self.recency), self.item_side
         neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
         a, q = fold_users(self.form, neighbors, items, self.user_length)
@@ -238,8 +201,9 @@ class Translated(FittedScorer):
         """Length of user vectors relative to their neighbourhoods; used for inner products."""
         if self.form.is_distance:
             return 1.0
-        active = self.known.active
-        return relative_length(self.parameters.users[active], self.q[active])
+        sides = (self.parameters.users[self.known.active], self.q[self.known.active])
+        lengths = [np.linalg.norm(rows, axis=1).mean() for rows in sides]
+        return float(lengths[0] / max(lengths[1], TINY))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the score of an item for a new user."""
@@ -252,16 +216,8 @@ class Translated(FittedScorer):
         order = Histories.of([history], len(known.items))
         weighted = Replacing(weights_in_order(order, self.recency))
         a, q = form.place_users(even, weighted, b, n) * self.user_length, even @ b
-        linear = self.linear_form()
-        if linear is not None:
-            lead = linear.item_vectors[item].astype(np.float64) - self._average_side
-            return Contributions.of_leads(history, form.linear_users(a, q)[0] @ lead, REPLACED)
-        compared = np.concatenate([[item], known.typical_items(_COMPARED)])
-        others = side.b[compared].astype(np.float64), side.n[compared].astype(np.float64)
-        pairs = zip(a, q, strict=True)
-        scores = side.bias[compared] - np.array([form.pair_cost(*pair, *others) for pair in pairs])
-        leads = scores[:, 0] - scores[:, 1:].mean(axis=1)
-        return Contributions.of_leads(history, leads, REPLACED)
+        lead = self._linear.item_vectors[item].astype(np.float64) - self._average_side
+        return Contributions.of_leads(history, form.linear_users(a, q)[0] @ lead, REPLACED)
 
     @cached_property
     def _average_item(self) -> tuple[Array, Array]:

@@ -68,12 +68,8 @@ def fold_users(
 ) -> tuple[Array, Array]:
     """Return a and q of new users, (n, dim) float64 each.
 
-    Args:
-        form: Score function.
-        neighbors: Items of each user.
-        items: Vectors of the items.
-        length: Length of trained a_u relative to q_u; needed for inner products, whose error has
-            no minimum.
+    `length` is that of trained a_u relative to q_u; inner products need it, whose error has no
+    minimum.
     """
     even, b, n = neighbors.even, items.b.astype(np.float64), items.n.astype(np.float64)
     a = form.place_users(even, neighbors.weighted, b, n)
@@ -83,7 +79,7 @@ def fold_users(
 def fold_items(
     form: ScoreFunction, neighbors: Neighbors, a: Array, q: Array
 ) -> tuple[Array, Array]:
-    """Return b and n of new items, (n, dim) float64 each; see `fold_users`.
+    """Return b and n of new items, (n, dim) float64 each.
 
     Means are shorter than trained vectors, which training pushes away from users without the item.
     """
@@ -91,22 +87,10 @@ def fold_items(
     return form.place_items(even, a, q.astype(np.float64)), even @ a
 
 
-def relative_length(vectors: Array, neighborhoods: Array) -> float:
-    """Return the mean length of vectors relative to that of their neighbourhoods."""
-    lengths = [np.linalg.norm(rows, axis=1).mean() for rows in (vectors, neighborhoods)]
-    return float(lengths[0] / max(lengths[1], TINY))
-
-
 def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
-    """Predict a value of items from their popularity, by linear regression on the log count.
+    """Predict a value of new items (m,) from their popularity, within the range of the values.
 
-    Args:
-        values: Values of the trained items, (n,).
-        counts: Interactions of the trained items, (n,).
-        new_counts: Interactions of the other items, (m,).
-
-    Returns:
-        (m,), within the range of the trained values.
+    By linear regression of the values of trained items (n,) on the logarithm of their counts (n,).
     """
     centered = np.log(counts) - np.log(counts).mean()
     slope = (centered @ values) / max(centered @ centered, TINY)
@@ -119,17 +103,9 @@ def refine_user(
     settings: TransCFSettings, a: Array, q: Array, history: Array, weights: Array, items: ItemSide,
     pool: Array, steps: int,
 ) -> Array:  # fmt: skip
-    """Return a of a user after gradient steps on the training loss with fixed items, (dim,).
+    """Return a of a user (dim,) after gradient steps on the training loss with fixed items.
 
-    Args:
-        settings: Hyper-parameters.
-        a: Where to start, (dim,).
-        q: Mean of the user's items, (dim,).
-        history: Item rows of the user.
-        weights: Weights of these items.
-        items: Vectors of all items.
-        pool: Item rows to draw negatives from, without the user's own.
-        steps: Number of steps; each draws new negatives for every item of the history.
+    Each step draws negatives from `pool` for every item of the history, (n,) rows with weights.
     """
     generator = np.random.default_rng([settings.random_state, len(history)])
     form, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
@@ -163,82 +139,58 @@ def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
     Raises:
         DataError: A user shares no item with the known users, not even through others.
     """
-    growing = _Growing(learned, log, weights)
-    while growing.place_users() or growing.place_items():
-        pass
-    growing.check_all_placed()
-    return growing.grown()
+    growth, form = Growth.of(learned.known, log), learned.form
+    trained, rankable = learned.parameters, learned.known.item_counts > 0
+    a, q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
+    b, n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
+    bias = growth.of_items(trained.item_bias)
+    has_user, has_item = growth.of_users(learned.known.active), growth.of_items(rankable)
+    counts = learned.known.item_counts[rankable]
+    lengths = np.linalg.norm(trained.items[rankable].astype(float), axis=1)
+    users, items = growth.event_users, growth.event_items
 
-
-class _Growing:
-    """The arrays of the larger model while new rows are placed."""
-
-    def __init__(self, learned: Translated, log: Interactions, weights: Array) -> None:
-        self._learned, self._weights = learned, weights
-        growth = Growth.of(learned.known, log)
-        self.known, self._growth = growth.known, growth
-        self._event_users, self._event_items = growth.event_users, growth.event_items
-        trained, rankable = learned.parameters, learned.known.item_counts > 0
-        self.a, self._q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
-        self.b, self._n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
-        self.bias = growth.of_items(trained.item_bias)
-        self._has_user = growth.of_users(learned.known.active)
-        self._has_item = growth.of_items(rankable)
-        self._trained_counts = learned.known.item_counts[rankable]
-        self._trained_bias = trained.item_bias[rankable].astype(np.float64)
-        self._trained_lengths = np.linalg.norm(trained.items[rankable].astype(float), axis=1)
-
-    def place_users(self) -> bool:
+    def place_users() -> bool:
         """Place users who have an item with a vector; return whether there were any."""
-        usable = ~self._has_user[self._event_users] & self._has_item[self._event_items]
-        rows, neighbors = self._neighbors(
-            usable, self._event_users, self._event_items, len(self.known.items)
-        )
+        usable = ~has_user[users] & has_item[items]
+        rows, near = _neighbors(usable, users, items, weights, len(b))
         if len(rows):
-            side = ItemSide(self.b, self._n, self.bias)
-            placed = fold_users(self._learned.form, neighbors, side, self._learned.user_length)
-            self.a[rows], self._q[rows] = placed
-            self._has_user[rows] = True
+            a[rows], q[rows] = fold_users(form, near, ItemSide(b, n, bias), learned.user_length)
+            has_user[rows] = True
         return len(rows) > 0
 
-    def place_items(self) -> bool:
+    def place_items() -> bool:
         """Place items that have a user with a vector; return whether there were any."""
-        usable = ~self._has_item[self._event_items] & self._has_user[self._event_users]
-        rows, neighbors = self._neighbors(
-            usable, self._event_items, self._event_users, len(self.known.users)
-        )
+        usable = ~has_item[items] & has_user[users]
+        rows, near = _neighbors(usable, items, users, weights, len(a))
         if len(rows):
-            b, self._n[rows] = fold_items(self._learned.form, neighbors, self.a, self._q)
-            counts = self.known.item_counts[rows]
-            lengths = by_count(self._trained_lengths, self._trained_counts, counts)
-            present = np.maximum(np.linalg.norm(b, axis=1), np.finfo(np.float32).tiny)
-            self.b[rows] = b * (lengths / present)[:, None]
-            if self._learned.settings.item_bias:
-                self.bias[rows] = by_count(self._trained_bias, self._trained_counts, counts)
-            self._has_item[rows] = True
+            placed, n[rows] = fold_items(form, near, a, q)
+            new_counts = growth.known.item_counts[rows]
+            present = np.maximum(np.linalg.norm(placed, axis=1), np.finfo(np.float32).tiny)
+            b[rows] = placed * (by_count(lengths, counts, new_counts) / present)[:, None]
+            if learned.settings.item_bias:
+                values = trained.item_bias[rankable].astype(np.float64)
+                bias[rows] = by_count(values, counts, new_counts)
+            has_item[rows] = True
         return len(rows) > 0
 
-    def grown(self) -> Translated:
-        """Return the larger model."""
-        parameters = Parameters(self.a, self.b, self.bias)
-        return type(self._learned)(self.known, self._learned.settings, parameters)
+    while place_users() or place_items():
+        pass
+    lost = np.unique(users[~has_user[users]])
+    if len(lost):
+        raise DataError(
+            f"user {growth.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
+            "all) shares no item with a user of the model, not even through others: leave "
+            "them out, or fit again with all interactions."
+        )
+    return type(learned)(growth.known, learned.settings, Parameters(a, b, bias))
 
-    def _neighbors(
-        self, usable: Array, owners: Array, others: Array, n_columns: int
-    ) -> tuple[Array, Neighbors]:
-        """Return the rows to be placed, and the usable events of each."""
-        order = np.flatnonzero(usable)
-        order = order[np.argsort(owners[order], kind="stable")]
-        rows, counts = np.unique(owners[order], return_counts=True)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return rows, Neighbors(indptr, others[order], self._weights[order], n_columns)
 
-    def check_all_placed(self) -> None:
-        """Raise a `DataError` if users are not connected to a trained vector."""
-        lost = np.unique(self._event_users[~self._has_user[self._event_users]])
-        if len(lost):
-            raise DataError(
-                f"user {self.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
-                "all) shares no item with a user of the model, not even through others: leave "
-                "them out, or fit again with all interactions."
-            )
+def _neighbors(
+    usable: Array, owners: Array, others: Array, weights: Array, n_columns: int
+) -> tuple[Array, Neighbors]:
+    """Return the owners of usable events, and these events of each."""
+    order = np.flatnonzero(usable)
+    order = order[np.argsort(owners[order], kind="stable")]
+    rows, counts = np.unique(owners[order], return_counts=True)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return rows, Neighbors(indptr, others[order], weights[order], n_columns)

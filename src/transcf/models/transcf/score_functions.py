@@ -12,20 +12,17 @@ of the vectors of the item's users:
 | emb | as translation | a - b |
 
 A score function defines the cost of a pair (minus its score, without bias) and the gradient of that
-cost. The exact solver, the kernels of the fast solver, ranking, fold-in and explanations all use
-these definitions. A subclass of `ScoreFunction` in another module has to add itself to
-`SCORE_FUNCTIONS`.
+cost. Solvers, kernels, ranking, fold-in and explanations all use these definitions. A subclass of
+`ScoreFunction` in another module has to add itself to `SCORE_FUNCTIONS`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from transcf.errors import UnsupportedError
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
 from transcf.kernels.translation import TransCFRates, register_form
@@ -33,13 +30,6 @@ from transcf.retrieval.scorer import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
 TINY = 1e-12
-
-
-class AveragingOperator(Protocol):
-    """Computes averages of rows, (n, dim) = averages @ (n_rows, dim); mostly a sparse matrix."""
-
-    def __matmul__(self, rows: Array, /) -> Any:
-        """Return the averages."""
 
 
 class ScoreFunction(ABC):
@@ -58,8 +48,6 @@ class ScoreFunction(ABC):
     has_neighborhoods: ClassVar[bool] = True
     #: Whether the cost is a squared distance.
     is_distance: ClassVar[bool] = True
-    #: Whether the score can be written as an inner product; otherwise pairs are scored one by one.
-    is_linear: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         """Register cost and slope with the kernels."""
@@ -102,28 +90,23 @@ class ScoreFunction(ABC):
 
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
         """Return x (n, width) and const (n,) of users, from a and q (n, dim) each."""
-        raise UnsupportedError(f'The variant "{self.name}" is no inner product.')
+        raise NotImplementedError
 
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
         """Return y (n_items, width), from b and n (n_items, dim) and bias (n_items, 1)."""
-        raise UnsupportedError(f'The variant "{self.name}" is no inner product.')
+        raise NotImplementedError
 
     # -- fold-in: vectors that minimise the squared error of the known pairs ----------------------
 
-    def place_users(
-        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
-    ) -> Array:
+    def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Return vectors of users, given their items: a, (n_new, dim).
 
-        Args:
-            even: Averages the items of each user, (n_new, n_items).
-            weighted: The same with later items weighing more.
-            b: Item vectors, (n_items, dim) float64.
-            n: Means of the items' users, (n_items, dim) float64.
+        `even @ b` averages the items of each user, `weighted @ b` by weight: mostly sparse
+        matrices, (n_new, n_items). b and n are (n_items, dim) float64.
         """
         return np.asarray(weighted @ b)
 
-    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+    def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Return vectors of items, given their users: b, (n_new, dim); see `place_users`."""
         return np.asarray(even @ a)
 
@@ -163,13 +146,11 @@ class Translation(ScoreFunction):
         short = bias - (b * b).sum(axis=1, keepdims=True)
         return np.hstack([short, n * n, n, b, n * b])
 
-    def place_users(
-        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
-    ) -> Array:
+    def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """The weighted mean of b - q * n."""
         return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
 
-    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+    def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """The mean of a + q * n."""
         n = even @ a
         return np.asarray(n + n * (even @ q))
@@ -201,9 +182,7 @@ class Dot(Translation):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, n * b])
 
-    def place_users(
-        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
-    ) -> Array:
+    def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Return the weighted mean of b: a direction, since inner products have no least error."""
         return np.asarray(weighted @ b)
 
@@ -239,13 +218,11 @@ class Alternative(ScoreFunction):
         """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, b * b])
 
-    def place_users(
-        self, even: AveragingOperator, weighted: AveragingOperator, b: Array, n: Array
-    ) -> Array:
+    def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Least squares in every dimension."""
         return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
 
-    def place_items(self, even: sp.csr_array, a: Array, q: Array) -> Array:
+    def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Least squares in every dimension."""
         return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY))
 

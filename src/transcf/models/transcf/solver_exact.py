@@ -8,19 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.factors import constrain_norms
 from transcf.models.training import EpochStats
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver_fast import (
-    BIAS_RATE,
-    Parameters,
-    Solver,
-    TransCFSettings,
-    stats_of,
-)
-from transcf.models.triples import Problem
+from transcf.models.transcf.solver_fast import BIAS_RATE, Parameters, TransCFSettings
+from transcf.models.triples import Problem, first_tensors
 
 BATCH = 1000
 
@@ -179,37 +174,47 @@ def _draw_interactions(problem: Problem, users: Array, generator: np.random.Gene
     return np.clip(found, starts[users], starts[users] + sizes[users] - 1)
 
 
-def _bound(parameters: Parameters, settings: TransCFSettings, beyond: float = 1.0) -> bool:
-    """Project vectors longer than `beyond` into the ball; return whether all are finite."""
-    users = constrain_norms(parameters.users, settings.norm_constraint, beyond)
-    return constrain_norms(parameters.items, settings.norm_constraint, beyond) and users
-
-
-class ExactSolver(Solver):
-    """Trains TransCF and its ablations with exact gradients."""
+class ExactSolver:
+    """Trains TransCF and its ablations with exact gradients; a `Trainable`."""
 
     def __init__(self, problem: Problem, settings: TransCFSettings) -> None:
-        super().__init__(problem, settings)
-        self._averages = Averages(problem)
+        self._problem, self._settings, self._averages = problem, settings, Averages(problem)
+        self.load_tensors(first_tensors(problem, settings))
 
-    def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
+    def tensors(self) -> Arrays:
+        """Return `user_vectors`, `item_vectors` and `item_bias`."""
+        return self._parameters.tensors()
+
+    def load_tensors(self, tensors: Arrays) -> None:
+        """Restore what `tensors` returned."""
+        self._parameters = Parameters.of({name: tensor.copy() for name, tensor in tensors.items()})
+
+    def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch in batches, gradients through all neighbours."""
-        settings, n_active = self.settings, len(self.problem.active_items)
+        settings, n_active = self._settings, len(self._problem.active_items)
         generator = np.random.default_rng([settings.random_state, number])
-        triples = sample_triples(self.problem, settings, generator)
-        users, items, bias = (
-            values.copy() for values in (parameters.users, parameters.items, parameters.item_bias)
-        )
-        result, loss, finite = Parameters(users, items, bias), 0.0, True
+        triples = sample_triples(self._problem, settings, generator)
+        self.load_tensors(self.tensors())  # those that were returned before do not change
+        own, loss, finite = self._parameters, 0.0, True
         for begin in range(0, len(triples.users), BATCH):
             some = triples[begin : begin + BATCH]
-            batch = look_up(result, self._averages, some, settings, n_active)
+            batch = look_up(own, self._averages, some, settings, n_active)
             loss += float(losses(batch, settings).sum())
             rate, slopes = settings.rate_at(number), gradient(batch, self._averages, settings)
-            users -= rate * slopes.users
-            items -= rate * slopes.items
-            bias -= BIAS_RATE * rate * slopes.item_bias
+            for values, slope, share in (
+                (own.users, slopes.users, 1.0),
+                (own.items, slopes.items, 1.0),
+                (own.item_bias, slopes.item_bias, BIAS_RATE),
+            ):
+                values -= share * rate * slope
             # Steps of a batch add up, so vectors of popular items can become very long.
-            finite &= _bound(result, settings, beyond=MAX_NORM)
-        finite &= _bound(result, settings)
-        return result, stats_of(loss, len(triples.users), finite)
+            finite &= self._bound(MAX_NORM)
+        finite &= self._bound(1.0)
+        samples = len(triples.users)
+        return EpochStats(loss / max(1, samples) if finite else np.nan, samples)
+
+    def _bound(self, beyond: float) -> bool:
+        """Project vectors longer than `beyond` into the ball; return whether all are finite."""
+        own, how = self._parameters, self._settings.norm_constraint
+        users = constrain_norms(own.users, how, beyond)
+        return constrain_norms(own.items, how, beyond) and users

@@ -11,29 +11,23 @@ Tests bound the error of the mean step of items by a tenth of its length; steps 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import ItemPlacement, average_items, push_to_users, row_means
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
-from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.translation import TransCFRates, TranslationExtra
-from transcf.models.communicator import Communicator, sums_of
+from transcf.models.communicator import Communicator
 from transcf.models.event_weights import EventWeights
-from transcf.models.factors import NORM_POWERS, NormConstraint, constrain_norms, first_vectors
+from transcf.models.factors import NORM_POWERS, NormConstraint, constrain_norms
 from transcf.models.families import TripleSettings
 from transcf.models.params import setting, settings
-from transcf.models.training import EpochStats
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.triples import BLOCK_BYTES, Problem, StratumBuilder, StratumLayout, rank_weights
+from transcf.models.triples import PairwiseSolver, Problem, StratumLayout, rank_weights
 
 #: Weight of the squared biases of a triple in the loss, if items have biases.
 BIAS_DECAY = 0.01
@@ -114,6 +108,16 @@ class Parameters:
     items: Array
     item_bias: Array
 
+    @classmethod
+    def of(cls, tensors: Arrays) -> Parameters:
+        """Take them from the tensors of a solver."""
+        return cls(tensors["user_vectors"], tensors["item_vectors"], tensors["item_bias"])
+
+    def tensors(self) -> Arrays:
+        """Return them as a solver does."""
+        names = ("user_vectors", "item_vectors", "item_bias")
+        return dict(zip(names, (self.users, self.items, self.item_bias), strict=True))
+
     def neighborhoods(self, by_user: Csr, by_item: Csr) -> tuple[Array, Array]:
         """Return q, (n_users, dim), and n, (n_items, dim)."""
         q = row_means(by_user.indptr, by_user.indices, self.items)
@@ -121,181 +125,35 @@ class Parameters:
         return q, n
 
 
-def first_parameters(
-    problem: Problem, settings: TransCFSettings, dtype: npt.DTypeLike = np.float32
-) -> Parameters:
-    """Draw normal vectors of standard deviation `init_scale`; biases are 0."""
-    sizes = (problem.n_users, problem.n_items)
-    generator = np.random.default_rng(settings.random_state)
-    users, items = first_vectors(sizes, settings.dim, settings.init_scale, generator, dtype)
-    return Parameters(users, items, np.zeros(problem.n_items, dtype))
+class FastSolver(PairwiseSolver[TransCFSettings]):
+    """Trains TransCF and its ablations; the rows are [a | q] of users and [b | n | m] of items."""
 
-
-class Solver(ABC):
-    """Trains TransCF in epochs; a subclass defines an epoch.
-
-    Args:
-        problem: Training data.
-        settings: Hyper-parameters.
-        drawn: Whether to draw first vectors; otherwise `load_tensors` has to be called first.
-    """
-
-    def __init__(self, problem: Problem, settings: TransCFSettings, drawn: bool = True) -> None:
-        self.problem, self.settings = problem, settings
-        if drawn:
-            self._parameters = first_parameters(problem, settings)
-
-    @abstractmethod
-    def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
-        """Train one epoch from `parameters`, which are not changed.
-
-        Args:
-            parameters: Where to start, float32 or float64.
-            number: Number of the epoch, which keys its random numbers.
-
-        Returns:
-            The parameters after the epoch, within the norm constraint, and its statistics.
-        """
-
-    def run_epoch(self, number: int) -> EpochStats:
-        """Train one epoch."""
-        self._parameters, stats = self.epoch(self._parameters, number)
-        return stats
-
-    def tensors(self) -> Arrays:
-        """Return `user_vectors`, `item_vectors` and `item_bias`."""
-        learned = self._parameters
-        return {
-            "user_vectors": learned.users,
-            "item_vectors": learned.items,
-            "item_bias": learned.item_bias,
-        }
-
-    def load_tensors(self, tensors: Arrays) -> None:
-        """Continue from these tensors."""
-        names = ("user_vectors", "item_vectors", "item_bias")
-        # Kernels would be compiled again for read-only arrays.
-        found = (np.require(tensors[name], requirements="W") for name in names)
-        self._parameters = Parameters(*found)
-
-
-def stats_of(loss: float, triples: int, finite: bool) -> EpochStats:
-    """Return the mean loss of a triple, NaN if any number is not finite."""
-    return EpochStats(loss / max(1, triples) if finite else float("nan"), triples)
-
-
-#: Items that are copied out at once.
-_ROWS = 4096
-
-
-class FastSolver(Solver):
-    """Trains TransCF and its ablations; epochs share its memory.
-
-    `layout` and `comm` are given if a process has some of the users only.
-    """
+    _user_vectors, _item_vectors = 2, 3
 
     def __init__(
         self,
         problem: Problem,
         settings: TransCFSettings,
-        *,
+        dtype: type[np.floating[Any]] = np.float32,
         layout: StratumLayout | None = None,
         comm: Communicator | None = None,
     ) -> None:
-        super().__init__(problem, settings, drawn=comm is None)
-        self._dim = padded_width(settings.dim)
-        self._layout = layout or self.layout(problem, settings)
-        self._comm = comm or Communicator()
-        self._builder = StratumBuilder(problem, self._layout)
-        self._strata = self._builder.strata
-        self._rows: PackedRows[TranslationExtra] | None = None
-
-    @classmethod
-    def layout(
-        cls, problem: Problem, settings: TransCFSettings, block_bytes: int = BLOCK_BYTES
-    ) -> StratumLayout:
-        """Lay out groups and blocks for all users."""
-        samples = problem.samples_of_users(settings.samples_per_user)
-        return StratumLayout.of(problem, 3 * padded_width(settings.dim), samples, block_bytes)
-
-    @property
-    def _renewals(self) -> int:
-        """Updates of the neighbourhood means per epoch.
-
-        An update costs about as much as reading two candidates per interaction, and should not take
-        longer than the training between two updates.
-        """
-        triples, nnz = self._layout.triples, self._layout.interactions
-        affordable = triples * (1 + self.settings.negatives) / (2 * max(1, nnz))
-        return min(self.settings.neighborhood_updates, max(1, int(affordable)))
-
-    def epoch(self, parameters: Parameters, number: int) -> tuple[Parameters, EpochStats]:
-        """Train one epoch in strata."""
-        order = self._builder.deal(self.settings.random_state, number)
-        places = np.zeros(self.problem.n_items, np.int32)
-        places[order] = np.arange(len(order), dtype=np.int32)
-        rows = self._pack(parameters, order)
-        totals = self._train(rows, order, places, number)
-        return self._unpack(rows, parameters, order, totals)
-
-    def _pack(self, parameters: Parameters, order: Array) -> PackedRows[TranslationExtra]:
-        """Copy the parameters into packed rows, items in block order."""
-        dtype, dim = parameters.users.dtype, self.settings.dim
-        if self._rows is None or self._rows.users.dtype != dtype:
-            n_groups = len(self._strata.groups) - 1
-            self._rows = PackedRows(
-                users=aligned_zeros((self.problem.n_users * 2 * self._dim,), dtype),
-                items=aligned_zeros((len(order) * 3 * self._dim,), dtype),
-                bias=np.zeros(len(order), dtype),
-                extra=TranslationExtra(
-                    pending=aligned_zeros((n_groups, self._dim), dtype),
-                    rank_weights=self.settings.rank_weights(len(order)).astype(dtype),
-                    kept=np.empty(0, dtype),
-                    steps=aligned_zeros((0,), dtype),
-                ),
-            )
-        rows = self._rows
-        copy_rows(rows.users.reshape(-1, 2, self._dim)[:, 0, :dim], parameters.users)
-        copy_rows(rows.items.reshape(-1, 3, self._dim)[:, 0, :dim], parameters.items, order)
-        rows.bias[:] = parameters.item_bias[order]
-        return rows
-
-    def _train(
-        self,
-        rows: PackedRows[TranslationExtra],
-        order: Array,
-        places: Array,
-        number: int,
-    ) -> Array:
-        """Run all rounds with updates of the neighbourhoods in between; returns all totals."""
-        problem, settings, dim, strata = self.problem, self.settings, self._dim, self._strata
-        items = ItemPlacement(problem.user_indptr, problem.user_indices, places)
-        dtype = rows.users.dtype
-        rates = self._rates(dtype, number)
-        user_share, item_share = (
+        super().__init__(problem, settings, dtype, layout, comm)
+        self._user_share, self._item_share = (
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
-        user_samples = (self._layout.samples * user_share).astype(np.float32)
-        item_share = item_share[order]
-        n_blocks = len(strata.starts) - 1
-        totals = np.zeros((len(strata.visits) - 1, 3))
-        cuts = np.unique(np.linspace(0, n_blocks, self._renewals + 1).astype(np.int64))
+        self._samples_per_item = (self._layout.samples * self._user_share).astype(np.float32)
+        weights = settings.rank_weights(len(problem.active_items)).astype(dtype)
+        self._extra = TranslationExtra(
+            pending=aligned_zeros((self._layout.n_groups, self._dim), dtype),
+            rank_weights=weights,
+            kept=np.empty(0, dtype),
+            steps=aligned_zeros((0,), dtype),
+        )
 
-        def run(some: Rounds) -> None:
-            run_rounds(rates, rows, dim, strata, user_samples, some, totals)
-
-        for begin, end in pairwise(cuts.tolist()):
-            average_items(rows.users, rows.items, dim, items, user_share)
-            self._comm.average_users(rows, dim, strata, item_share)
-            rounds = Rounds(settings.random_state, number, begin, end, self._layout.first_group)
-            self._comm.run_rounds(run, rows, strata, rounds)
-            push_to_users(rows.users, rows.items, dim, items, item_share, rates.bound)
-        return self._comm.all_of(totals)[0]
-
-    def _rates(self, dtype: np.dtype[np.floating], epoch: int) -> TransCFRates:
-        settings, number = self.settings, dtype.type
-        rate = settings.rate_at(epoch)
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> TransCFRates:
+        settings = self._settings
         tie = 2 * rate * settings.reg_neighborhood
         return SCORE_FUNCTIONS[settings.variant].rates(
             learning_rate=number(rate),
@@ -311,22 +169,36 @@ class FastSolver(Solver):
             bound=NORM_POWERS[settings.norm_constraint],
         )
 
-    def _unpack(
-        self, rows: PackedRows[TranslationExtra], before: Parameters, order: Array, totals: Array
-    ) -> tuple[Parameters, EpochStats]:
-        """Copy the vectors out within the norm constraint; items never dealt do not change."""
-        dim = self.settings.dim
-        users = np.empty_like(before.users)
-        copy_rows(users, rows.users.reshape(-1, 2, self._dim)[:, 0, :dim])
-        finite = constrain_norms(users, self.settings.norm_constraint) and bool(
-            np.isfinite(rows.bias).all()
-        )
-        items, bias = before.items.copy(), before.item_bias.copy()
-        trained = rows.items.reshape(-1, 3, self._dim)[:, 0, :dim]
-        for first in range(0, len(order), _ROWS):  # in chunks, to save memory
-            some = trained[first : first + _ROWS].copy()
-            finite &= constrain_norms(some, self.settings.norm_constraint)
-            items[order[first : first + _ROWS]] = some
-        bias[order] = rows.bias
-        loss, triples = sums_of(totals)
-        return Parameters(users, items, bias), stats_of(loss, triples, finite)
+    def _cuts(self) -> list[int]:
+        """Cut an epoch where the neighbourhood means are updated.
+
+        An update costs about as much as reading two candidates per interaction, and should not take
+        longer than the training between two updates.
+        """
+        layout, settings = self._layout, self._settings
+        affordable = layout.triples * (1 + settings.negatives) / (2 * max(1, layout.interactions))
+        return layout.cuts(min(settings.neighborhood_updates, max(1, int(affordable))))
+
+    def _pack(self, order: Array) -> None:
+        super()._pack(order)
+        places = np.zeros(self._problem.n_items, np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        problem = self._problem
+        self._placement = ItemPlacement(problem.user_indptr, problem.user_indices, places)
+        self._placed_share = self._item_share[order]
+
+    def _prepare(self) -> TranslationExtra:
+        """Set q to the mean of each user's items, and n to the mean of each item's users."""
+        rows, dim = self._rows, self._dim
+        average_items(rows.users, rows.items, dim, self._placement, self._user_share)
+        self._comm.average_users(rows, dim, self._builder.strata, self._placed_share)
+        return self._extra
+
+    def _settle(self, rates: TransCFRates) -> None:
+        """Move users by the steps that the neighbourhoods of their items collected."""
+        rows, placement, share = self._rows, self._placement, self._placed_share
+        push_to_users(rows.users, rows.items, self._dim, placement, share, rates.bound)
+
+    def _finish(self, users: Array, items: Array, triples: int, rate: float) -> bool:
+        how = self._settings.norm_constraint
+        return constrain_norms(users, how) and constrain_norms(items, how)

@@ -1,9 +1,9 @@
-// Asking the service: one place for routes, the token, time-outs and what can go wrong.
+// Requests to the service: routes, the token, time-outs and errors in one place.
 
 const TIMEOUT = 15000;
 const KEY = "transcf-token";
 
-/** What the service refused, with its sentence; `code` is "away" if there was no answer. */
+/** A refusal of the service, with its sentence; `code` is "away" if there was no answer. */
 export class ServiceError extends Error {
   constructor(code, message, status = 0) {
     super(message);
@@ -16,13 +16,22 @@ let askForToken = async () => null;
 let onReach = () => {};
 let onVersion = () => {};
 let version = null;
+let calls = []; // requests of the present view
 
-/** Say who asks for a token, and who is told whether the service answers, and by another version. */
+/** Set who asks for a token, and who learns whether the service answers, and by another version. */
 export function connect({ token, reach, change }) {
   askForToken = token;
   onReach = reach;
   onVersion = change;
 }
+
+/** Forget the requests of the view before. */
+export function startRecording() {
+  calls = [];
+}
+
+/** Requests of the present view: `{path, body, answer}`, in their order. */
+export const recorded = () => calls;
 
 function notice(answered) {
   if (answered === undefined || answered === version) return;
@@ -31,66 +40,95 @@ function notice(answered) {
   if (!isFirst) onVersion();
 }
 
-async function ask(path, { body, signal } = {}) {
+/**
+ * Ask for a path. `body`: what is posted; `signal`: ends it; `limit`: milliseconds;
+ * `isText`: the answer is text; `isRecorded`: it belongs to the view.
+ */
+async function ask(path, options = {}) {
+  const { body, signal, limit = TIMEOUT, isText = false, isRecorded = true } = options;
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   const token = sessionStorage.getItem(KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
-  const limit = AbortSignal.timeout(TIMEOUT);
-  const options = {
-    method: body === undefined ? "GET" : "POST",
-    body: body === undefined ? undefined : JSON.stringify(body),
-    headers,
-    signal: signal ? AbortSignal.any([signal, limit]) : limit,
-  };
+  const late = AbortSignal.timeout(limit);
   let response;
   try {
-    response = await fetch(`v1/${path}`, options);
+    response = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      body: body === undefined ? undefined : JSON.stringify(body),
+      headers,
+      signal: signal ? AbortSignal.any([signal, late]) : late,
+    });
   } catch (error) {
     if (signal?.aborted) throw error;
     onReach(false);
     throw new ServiceError("away", "The service does not answer. Is it still running?");
   }
   onReach(true);
-  if (response.status === 401) return askAgain(path, { body, signal }, token);
+  if (response.status === 401) return askAgain(path, options, token);
+  if (isText && response.ok) return response.text();
   const answer = await response.json().catch(() => ({}));
   notice(answer.version);
-  if (response.ok) return answer;
+  if (response.ok) {
+    if (isRecorded && !signal?.aborted) calls.push({ path, body, answer });
+    return answer;
+  }
   const { code = "unknown", message = `The service answered ${response.status}.` } = answer.error ?? {};
   throw new ServiceError(code, message, response.status);
 }
 
-async function askAgain(path, request, used) {
+async function askAgain(path, options, used) {
   const known = sessionStorage.getItem(KEY);
   const token = known && known !== used ? known : await askForToken(used !== null);
   if (!token) throw new ServiceError("unauthorized", "This service asks for a token.", 401);
   sessionStorage.setItem(KEY, token);
-  return ask(path, request);
+  return ask(path, options);
 }
+
+/** Use another token from now on. */
+export const setToken = (token) => sessionStorage.setItem(KEY, token);
 
 const id = encodeURIComponent;
 
 /** Whether an address can hold the id: browsers resolve "." and ".." away. */
 const isPlain = (value) => !/^\.{1,2}$/.test(String(value)) && String(value) !== "";
 
-export const models = () => ask("models");
-export const map = () => ask("map?limit=50000");
-export const search = (text, kind, k, signal) => ask(`search?q=${id(text)}&kind=${kind}&k=${k}`, { signal });
-export const user = (who, limit, signal) => ask(`users/${id(who)}?limit=${limit}`, { signal });
-export const item = (what, signal) => ask(`items/${id(what)}`, { signal });
-export const similarItems = (what, signal) => ask(`similar-items/${id(what)}?k=12`, { signal });
-export const similarUsers = (who, signal) => ask(`similar-users/${id(who)}?k=8`, { signal });
-export const position = (who, toward, signal) => ask("map/position", { body: { ...who, toward }, signal });
-export const session = (items, k, signal) => ask("session", { body: { session: items, k, explain: true }, signal });
+export const models = () => ask("v1/models", { isRecorded: false });
+export const quality = (signal) => ask("v1/quality", { signal, limit: 60000 });
+export const categories = () => ask("v1/categories", { isRecorded: false });
+export const metrics = (signal) => ask("metrics", { signal, isText: true });
+export const serveVersion = (number) => ask("v1/models/current", { body: { version: number }, isRecorded: false });
+export const map = () => ask("v1/map?limit=50000&layout=neighbors", { limit: 60000, isRecorded: false });
+export const search = (text, k, signal) => ask(`v1/search?q=${id(text)}&k=${k}`, { signal, isRecorded: !text });
+export const user = (who, limit, signal) => ask(`v1/users/${id(who)}?limit=${limit}`, { signal });
+export const item = (what, signal) => ask(`v1/items/${id(what)}`, { signal });
+export const similarItems = (what, signal) => ask(`v1/similar-items/${id(what)}?k=12`, { signal });
+export const similarUsers = (who, signal) => ask(`v1/similar-users/${id(who)}?k=6`, { signal });
+export const position = (who, toward, layout, signal) =>
+  ask("v1/map/position", { body: { ...who, toward, layout }, signal, isRecorded: false });
 
 /** Why an item has its score, for `{user}` or `{session}`. */
 export function explanation({ user: who, session: items }, what, signal) {
-  if (items) return ask("explanation", { body: { session: items, item: what, top: 5 }, signal });
-  return ask(`explanation?user=${id(who)}&item=${id(what)}&top=5`, { signal });
+  if (items) return ask("v1/explanation", { body: { session: items, item: what, top: 5 }, signal });
+  return ask(`v1/explanation?user=${id(who)}&item=${id(what)}&top=5`, { signal });
 }
 
-/** Recommendations of a user, with reasons. */
-export async function recommendations(who, k, signal) {
-  if (isPlain(who)) return ask(`recommendations/${id(who)}?k=${k}&explain=true`, { signal });
-  const { answers, version } = await ask("recommendations", { body: { users: [who], k, explain: true }, signal });
+const body = ({ k, category, seen }) => ({
+  k,
+  explain: true,
+  ...(category ? { categories: [category] } : {}),
+  ...(seen ? { exclude_seen: false } : {}),
+});
+
+/** Recommendations for a session, with reasons; for filters see filters.js. */
+export const session = (items, filters, signal) => ask("v1/session", { body: { session: items, ...body(filters) }, signal });
+
+/** Recommendations for a user, with reasons. */
+export async function recommendations(who, filters, signal) {
+  if (isPlain(who)) {
+    const { k, category, seen } = filters;
+    const more = (category ? `&category=${id(category)}` : "") + (seen ? "&exclude_seen=false" : "");
+    return ask(`v1/recommendations/${id(who)}?k=${k}&explain=true${more}`, { signal });
+  }
+  const { answers, version } = await ask("v1/recommendations", { body: { users: [who], ...body(filters) }, signal });
   return { ...answers[0], version };
 }

@@ -1,4 +1,4 @@
-// Making elements. Whatever comes from data becomes text and nothing else.
+// Making elements. Data becomes text and nothing else.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -24,16 +24,16 @@ function filled(node, { on = {}, ...attributes }, children) {
     node.setAttribute(name, value === true ? "" : String(value));
   }
   for (const [event, listener] of Object.entries(on)) node.addEventListener(event, listener);
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
-/** Put other children in the place of those that a node has. */
+/** Replace the children of a node. */
 export function fill(node, ...children) {
-  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
-/** Tell a screen reader what has changed. */
+/** Let a screen reader say what has changed. */
 export function say(words) {
   byId("said").textContent = words;
 }

@@ -1,14 +1,16 @@
-// Lists of items: a row each, walked through by arrow keys, with what the map shows beside it.
+// Lists of items: a row each, walked through by arrow keys; the map shows what is in focus.
 
 import { el, number, percent } from "./dom.js";
 import * as session from "./session.js";
 
-//: What counts less is not worth a second name.
+//: Past items with smaller shares are not named.
 const LEAST_SHARE = 0.05;
+//: An item that explains at least this many rows is named above the list.
+const LEAST_GROUP = 3;
 
 let onPoint = () => {};
 
-/** Say who is told which item is under the pointer or in focus (null: none). */
+/** Set who is called with the item under the pointer or in focus (null: none). */
 export function whenPointed(listener) {
   onPoint = listener;
 }
@@ -17,12 +19,12 @@ export function whenPointed(listener) {
 export const itemPage = (what) => `#/item/${encodeURIComponent(what)}`;
 export const userPage = (who) => `#/user/${encodeURIComponent(who)}`;
 
-/** What people call an item. */
+/** The title of an item, or its id. */
 export const nameOf = (entry) => entry.title ?? String(entry.item);
 
 let colorOf = () => null;
 
-/** Say how categories are coloured: from a name to the number of a colour, or null. */
+/** Set how categories are coloured: from a name to the number of a colour, or null. */
 export function colorBy(chooser) {
   colorOf = chooser;
 }
@@ -42,17 +44,34 @@ export function dot(color) {
   return made;
 }
 
-/** Why an item is recommended: the past items that drew it, with their shares. */
-function reasonOf(reason) {
+/** A share as a small bar with its number. */
+export function bar(share, words = percent(Math.abs(share))) {
+  const filled = el("i", { class: share < 0 ? "away" : null });
+  filled.style.width = `${Math.min(100, 100 * Math.abs(share))}%`;
+  return el("span", { class: "share" }, el("span", { class: "bar", "aria-hidden": "true" }, filled), words);
+}
+
+const topCause = ({ reason }) => reason?.effects.find(({ effect }) => effect > 0);
+
+/** Why an item is recommended: the past items that count most, with their shares. */
+function reasonOf({ reason }) {
   const effects = (reason?.effects ?? []).filter(({ effect }) => effect > 0);
-  const drew = effects.filter(({ share }, place) => place === 0 || share > LEAST_SHARE).slice(0, 2);
-  if (!drew.length) return null;
-  const named = drew.flatMap((effect, place) => [
+  const named = effects.filter(({ share }, place) => place === 0 || share > LEAST_SHARE).slice(0, 2);
+  if (!named.length) return null;
+  const causes = named.flatMap((effect, place) => [
     place ? " and " : "",
-    el("b", {}, nameOf(effect)),
-    ` (${percent(effect.share)})`,
+    el("span", { class: "cause" }, el("b", {}, nameOf(effect)), " ", bar(effect.share)),
   ]);
-  return el("span", { class: "reason" }, "because of ", named);
+  return el("span", { class: "reason" }, "Because you chose ", causes);
+}
+
+const EVIDENCE = { strong: 3, fair: 2, weak: 1 };
+
+/** How far a score can be trusted. */
+function evidence({ evidence: level, users }) {
+  const words = `${level[0].toUpperCase()}${level.slice(1)} evidence: ${owners(users)}`;
+  const dots = [1, 2, 3].map((place) => el("i", { class: place <= EVIDENCE[level] ? "full" : null }));
+  return el("span", { class: "evidence", role: "img", "aria-label": words, title: words }, dots);
 }
 
 function aboutLink(entry) {
@@ -67,7 +86,7 @@ function addButton(entry) {
     button.textContent = taken ? "✓" : "+";
     button.setAttribute("aria-pressed", String(taken));
     button.setAttribute("aria-label", `${nameOf(entry)}: in the session`);
-    button.title = taken ? "Take it out of the session" : "Add it to the session";
+    button.title = taken ? "Remove it from the session" : "Add it to the session";
   };
   button.addEventListener("click", () => session.toggle(entry));
   button.addEventListener("session", show);
@@ -77,20 +96,21 @@ function addButton(entry) {
 
 /**
  * A row of a list.
- * `place`: what stands before it; `note`: a few words beside the categories; `end`: further buttons;
- * `act`: what a click does, if it does not open the item's page.
+ * `place`: what stands before it; `note`: a few words or nodes next to the categories; `end`: further
+ * buttons; `act`: what a click does, if it does not open the item's page; `mark`: a class.
  */
-function row(entry, { place = "", note = "", end = [], act = null }) {
+function row(entry, { place = "", note = "", end = [], act = null, mark = "" }) {
+  const support = entry.reason ? evidence(entry.reason) : null;
   const main = el(
     act ? "button" : "a",
     act ? { class: "main", type: "button", on: { click: act } } : { class: "main", href: itemPage(entry.item) },
     el("span", { class: "title" }, nameOf(entry)),
-    el("span", { class: "under" }, tags(entry.categories ?? []), note ? el("span", {}, note) : null),
-    reasonOf(entry.reason),
+    el("span", { class: "under" }, tags(entry.categories ?? []), note ? el("span", {}, note) : null, support),
+    reasonOf(entry),
   );
   const made = el(
     "li",
-    { class: "row", "data-item": String(entry.item) },
+    { class: `row ${mark}`, "data-item": String(entry.item) },
     el("span", { class: "place", "aria-hidden": "true" }, place),
     main,
     el("span", { class: "end" }, end, act ? aboutLink(entry) : addButton(entry)),
@@ -102,12 +122,36 @@ function row(entry, { place = "", note = "", end = [], act = null }) {
   return made;
 }
 
-/** A list of items; `describe` gives `place`, `note` and `end` of an entry. */
+/** A list of items; `describe` gives the options of a row, see `row`. */
 export function list(label, entries, describe = () => ({})) {
   const rows = entries.map((entry, place) => row(entry, describe(entry, place)));
   const made = el("ol", { class: "rows", "aria-label": label }, rows);
   walked(made, ".main");
   return made;
+}
+
+/** A list that can be grouped by the past item that explains most of a row. */
+export function reasonedList(label, entries, describe) {
+  const groups = Map.groupBy(entries, (entry) => topCause(entry)?.item ?? null);
+  const plain = list(label, entries, describe);
+  const [[cause, largest]] = [...groups].sort(([, one], [, other]) => other.length - one.length);
+  if (cause === null || largest.length < LEAST_GROUP || groups.size < 2) return [plain];
+  const place = el("div", {}, plain);
+  const button = el("button", { type: "button", class: "button small", "aria-pressed": "false" }, "Group by reason");
+  button.addEventListener("click", () => {
+    const isGrouped = button.getAttribute("aria-pressed") === "true";
+    button.setAttribute("aria-pressed", String(!isGrouped));
+    place.replaceChildren(...(isGrouped ? [plain] : grouped(label, groups, describe)));
+  });
+  const words = `${largest.length} of ${entries.length} because of ${nameOf(topCause(largest[0]))}`;
+  return [el("p", { class: "groups" }, el("span", {}, words), button), place];
+}
+
+function grouped(label, groups, describe) {
+  return [...groups].map(([cause, entries]) => {
+    const name = cause === null ? "Other reasons" : `Because you chose ${nameOf(topCause(entries[0]))}`;
+    return el("section", { class: "group-of" }, el("h3", {}, name), list(`${label}: ${name}`, entries, describe));
+  });
 }
 
 /** Let arrow keys walk through the links of a list, of which one alone is a stop of the Tab key. */
@@ -135,5 +179,25 @@ export function walked(node, links) {
   if (all().length) settle(all()[0]);
 }
 
-/** How many people have an item, in words. */
-export const owners = (count) => `${number(count)} ${count === 1 ? "person has" : "people have"} it`;
+/** How many users have an item, in words. */
+export const owners = (count) => `${number(count)} ${count === 1 ? "user has" : "users have"} it`;
+
+/** Users as cards: length of the history, favourite categories, items in common. */
+export function userCards(label, users, linkOf = ({ user }) => userPage(user)) {
+  const cards = users.map((card) => {
+    const facts = `${number(card.count)} ${card.count === 1 ? "event" : "events"}`;
+    const shared = card.common === undefined ? "" : `, ${number(card.common)} in common`;
+    return el(
+      "li",
+      {},
+      el(
+        "a",
+        { class: "card", href: linkOf(card) },
+        el("b", {}, String(card.user)),
+        el("span", {}, facts + shared),
+        el("span", { class: "under" }, tags(card.categories)),
+      ),
+    );
+  });
+  return el("ul", { class: "cards", "aria-label": label }, cards);
+}

@@ -1,6 +1,8 @@
-// The page as a whole: from the address to a view, shortcuts, and what happens when the service is away.
+// The page as a whole: from the address to a view, shortcuts, and what happens without the service.
 
 import * as api from "./api.js";
+import { addRequests } from "./code.js";
+import { compareView } from "./compare.js";
 import { byId, el, fill, say } from "./dom.js";
 import { colorBy, itemPage, whenPointed } from "./list.js";
 import * as map from "./map.js";
@@ -8,48 +10,60 @@ import { modelView } from "./model.js";
 import * as person from "./person.js";
 import * as points from "./points.js";
 import * as search from "./search.js";
+import { serviceView } from "./service.js";
 import * as session from "./session.js";
 import * as theme from "./theme.js";
 import { sessionView } from "./trying.js";
 import { failed, homeView, itemView, userView } from "./views.js";
 
 const content = byId("content");
+const isNarrow = matchMedia("(max-width: 760px)");
 
 let model = null;
 let running = null;
+let isMapAsked = false;
 
-/** What the address asks for: the name of a view, and an id where it is about somebody. */
-function route() {
-  const [, name = "", rest = ""] = location.hash.match(/^#\/([^/]*)\/?(.*)$/s) ?? [];
-  let id = rest;
+function decoded(text) {
   try {
-    id = decodeURIComponent(rest);
+    return decodeURIComponent(text);
   } catch {
-    // a broken escape is taken as it stands
+    return text; // a broken escape is taken as it stands
   }
-  return [["user", "item", "session", "model"].includes(name) ? name : "home", id];
 }
 
+/** What the address asks for: the name of a view, ids, and filters. */
+function route() {
+  const [, name = "", rest = "", query = ""] = location.hash.match(/^#\/([^/?]*)\/?([^?]*)\??(.*)$/s) ?? [];
+  return [name in VIEWS ? name : "home", rest, new URLSearchParams(query)];
+}
+
+//: Views by name; those about the map have it next to them.
 const VIEWS = {
-  home: (id, given) => homeView(given),
-  user: userView,
-  item: itemView,
-  session: (id, given) => sessionView(given),
-  model: (id, given) => modelView(given.model),
+  home: (rest, given) => homeView(given),
+  user: (rest, given) => userView(decoded(rest), given),
+  item: (rest, given) => itemView(decoded(rest), given),
+  session: (rest, given) => sessionView(given),
+  compare: (rest, given) => compareView(rest.split("/").map(decoded), given),
+  model: (rest, given) => modelView(given),
+  service: (rest, given) => serviceView(given),
 };
+const WITH_MAP = ["home", "user", "item", "session"];
 
 async function render({ keepsPlace = false } = {}) {
   running?.abort();
   const own = (running = new AbortController());
-  const [name, id] = route();
-  for (const tab of document.querySelectorAll("[data-tab]")) {
-    const isHere = tab.dataset.tab === name || (tab.dataset.tab === "home" && ["user", "item"].includes(name));
-    isHere ? tab.setAttribute("aria-current", "page") : tab.removeAttribute("aria-current");
+  const [name, rest, query] = route();
+  const tab = ["user", "item", "compare"].includes(name) ? "home" : name;
+  for (const link of document.querySelectorAll("[data-tab]")) {
+    link.dataset.tab === tab ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
+  document.body.classList.toggle("without-map", !WITH_MAP.includes(name));
   content.classList.add("busy");
+  api.startRecording();
   try {
-    if (!model || name === "model") model = await api.models();
-    const title = await VIEWS[name](id, { signal: own.signal, model, can: model.can });
+    if (!model || name === "model" || name === "service") model = await api.models();
+    const title = await VIEWS[name](rest, { signal: own.signal, model, can: model.can, query });
+    addRequests();
     document.title = title ? `${title} · transcf explorer` : "transcf explorer";
     if (!keepsPlace) arrive(title);
   } catch (error) {
@@ -122,41 +136,73 @@ const SHORTCUTS = {
 };
 
 addEventListener("keydown", (event) => {
-  const isTyping = event.target.closest("input, dialog[open]");
+  const isTyping = event.target.closest("input, select, dialog[open]");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !(event.key in SHORTCUTS)) return;
   event.preventDefault();
   SHORTCUTS[event.key]();
 });
 byId("help").addEventListener("click", SHORTCUTS["?"]);
 
-// -- together --------------------------------------------------------------------------------------
+// -- the map ---------------------------------------------------------------------------------------
+
+/** Show the list or the map where there is space for one of them only. */
+function showPane(name) {
+  document.body.dataset.pane = name;
+  for (const button of document.querySelectorAll("[data-show]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.show === name));
+  }
+}
+
+/** Fetch the map once it can be seen. */
+async function loadMap() {
+  const isHidden = isNarrow.matches && document.body.dataset.pane !== "map";
+  if (isMapAsked || isHidden || !WITH_MAP.includes(route()[0])) return;
+  isMapAsked = true;
+  await map.load();
+}
+
+for (const button of document.querySelectorAll("[data-show]")) {
+  button.addEventListener("click", () => {
+    showPane(button.dataset.show);
+    loadMap();
+  });
+}
+isNarrow.addEventListener("change", loadMap);
 
 function clicked(item) {
   if (route()[0] !== "session") return void (location.hash = itemPage(item));
   session.toggle(points.entryOf(item));
 }
 
-/** Another version of the model answers: everything is asked for anew. */
+// -- together --------------------------------------------------------------------------------------
+
+/** The service has switched to another version of the model: fetch everything again. */
 function changed() {
   model = null;
-  say("The service has changed over to another version of the model.");
+  say("The service has switched to another version of the model.");
   start();
 }
 
 async function start() {
-  await Promise.all([render(), map.load()]);
-  person.refresh();
+  isMapAsked = false;
+  await render(); // the content first: the map is the largest answer
+  await loadMap();
 }
 
 api.connect({ token: askForToken, reach: reached, change: changed });
 colorBy(points.colorOf);
 whenPointed(person.point);
-map.whenUsed({ hover: person.point, click: clicked });
+map.whenUsed({ hover: person.point, click: clicked, load: person.reload });
 theme.watch(map.recolor);
 session.watch((items) => {
   count(items);
   if (route()[0] === "session") render({ keepsPlace: true });
 });
-addEventListener("hashchange", () => render());
+addEventListener("hashchange", async () => {
+  showPane("list");
+  await render();
+  await loadMap();
+});
 count(session.all());
+document.body.dataset.pane = "list";
 start();

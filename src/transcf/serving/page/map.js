@@ -1,247 +1,275 @@
-// The map of the items: plotly draws the points by WebGL, what is special is drawn above them.
-//
-// No text of the data goes to plotly: hovering shows our own tip.
+// The map of the items: WebGL draws the points, names and what is special are drawn above them.
 
 import * as api from "./api.js";
 import { byId, el, fill, number, percent } from "./dom.js";
+import { listen } from "./gestures.js";
+import { pointRenderer } from "./gl.js";
+import * as labels from "./labels.js";
 import { dot } from "./list.js";
-import { movable } from "./moving.js";
 import * as overlay from "./overlay.js";
 import * as points from "./points.js";
 
-//: More points than this are drawn by WebGL or not at all.
-const MOST_WITHOUT_WEBGL = 3000;
+//: Pixels around a point in which it can be pointed at.
+const REACH = 12;
+//: How fast points grow with the map, and how far one can zoom in.
+const GROWTH = 0.35;
+const MOST_ZOOM = 200;
+//: Milliseconds of a drawing from which on it waits for the end of a gesture, and how long that is.
+const SLOW = 12;
+const REST = 150;
+//: Milliseconds after which a layout that is being computed is asked for again.
+const AGAIN = 3000;
 
 const plot = byId("plot");
+const canvas = byId("points");
 const state = byId("map-state");
 const tip = byId("tip");
 
-const hidden = new Set(); // colours
-let whole = null; // ranges that show everything, once it is drawn
-byId("legend").open = innerWidth > 1080;
+let renderer;
+let home = null; // the view that shows everything
+let view = null; // {middle, unit, width, height}
+let scales = null; // diameters by row
+let frame = 0;
+let drawn = null; // the view that the points are drawn for
+let isSlow = false;
+let restTimer = null;
+let movesUntil = 0; // the time of a gesture
+let timer = null;
 let onHover = () => {};
 let onClick = () => {};
+let onLoad = () => {};
+byId("legend").open = innerWidth > 1080;
 
-/** Say who is told of items under the pointer (null: none) and of those that are clicked. */
-export function whenUsed({ hover, click }) {
+/** Set what happens with items that are pointed at (null: none) and clicked, and after loading. */
+export function whenUsed({ hover, click, load: loaded }) {
   onHover = hover;
   onClick = click;
+  onLoad = loaded;
 }
 
-/** Fetch and draw it; what is there already goes on until it is. */
+/** Fetch and draw it; the earlier one stays until then. */
 export async function load() {
+  clearTimeout(timer);
+  renderer ??= pointRenderer(canvas, setPoints);
+  if (!renderer) {
+    state.textContent = "This browser has no WebGL2, which draws the map. Lists and explanations work without it.";
+    return;
+  }
+  let found;
   try {
-    points.take(await api.map());
+    found = await api.map();
   } catch (error) {
     state.textContent = error.message;
     return;
   }
-  if (!points.columns().item.length) {
+  if (!found.item.length) {
     state.textContent = "There are no items to show.";
     return;
   }
-  try {
-    await loadPlotly();
-  } catch {
-    state.textContent = "The plotting library could not be loaded.";
-    return;
-  }
-  await draw();
+  points.take(found);
+  labels.reset();
+  view = drawn = null;
+  setPoints();
+  resized();
   legend();
-}
-
-function loadPlotly() {
-  if (window.Plotly) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    const script = el("script", { src: new URL("plotly.js", import.meta.url).href });
-    script.addEventListener("load", resolve);
-    script.addEventListener("error", reject);
-    document.head.append(script);
-  });
-}
-
-function legend() {
-  const { of, shares, item, count } = points.columns();
-  const buttons = points.byColor().map(({ color, members }, trace) => {
-    const button = el(
-      "button",
-      { type: "button", "aria-pressed": String(!hidden.has(color)) },
-      dot(color),
-      el("span", { class: "name" }, points.nameOfColor(color)),
-      el("span", { class: "faint" }, number(members.length)),
-    );
-    button.addEventListener("click", () => {
-      if (!hidden.delete(color)) hidden.add(color);
-      button.setAttribute("aria-pressed", String(!hidden.has(color)));
-      window.Plotly.restyle(plot, { visible: !hidden.has(color) }, [trace]);
-    });
-    return button;
-  });
-  fill(byId("categories"), buttons);
-  const from = of === "interactions" ? "who has what (this model keeps no vectors)" : "the model’s item vectors";
-  const some = item.length < count ? ` Shown are the ${number(item.length)} items that most people have.` : "";
-  const carried = percent(shares[0] + shares[1]);
-  byId("map-note").textContent = `The two main directions of ${from}: ${carried} of the spread.${some}`;
+  state.hidden = true;
+  onLoad();
+  if (found.pending) timer = setTimeout(load, AGAIN);
 }
 
 // -- drawing -------------------------------------------------------------------------------------
 
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function hasWebGL() {
-  const context = document.createElement("canvas").getContext("webgl");
-  return context !== null;
-}
-
-/** Popular items are drawn larger: between 4 and 13 pixels. */
-function sizes(members) {
-  const { users } = points.columns();
-  const most = Math.log1p(Math.max(1, users[0]));
-  return members.map((row) => 4 + 9 * (Math.log1p(users[row]) / most) ** 2);
-}
-
-/** A trace for each colour, of at most `most` points. */
-function traces(kind, most) {
-  const { x, y } = points.columns();
-  return points.byColor().map(({ color, members }) => {
-    const shown = members.slice(0, most);
-    const marker = { size: sizes(shown), color: style(`--c${color}`), opacity: 0.72, line: { width: 0 } };
-    return {
-      type: kind,
-      mode: "markers",
-      x: shown.map((row) => x[row]),
-      y: shown.map((row) => y[row]),
-      customdata: shown,
-      marker,
-      hoverinfo: "none",
-      visible: !hidden.has(color),
-    };
+/** The colours of the theme; those of a chosen category stand out from the others. */
+function palette() {
+  const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
+  const isOne = points.choice() !== null;
+  return Array.from({ length: 12 }, (_, color) => {
+    if (color > 10) return [0, 0, 0, 0];
+    return [...parse(style(`--c${color}`)), color === 10 && isOne ? 0.28 : 0.78];
   });
 }
 
-function layout() {
-  const axis = { visible: false, showgrid: false, zeroline: false, fixedrange: false };
-  return {
-    margin: { l: 0, r: 0, t: 0, b: 0 },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    dragmode: false, // we do it, more smoothly
-    hovermode: "closest",
-    hoverdistance: 12,
-    showlegend: false,
-    xaxis: { ...axis, range: whole[0] },
-    yaxis: { ...axis, range: whole[1] },
-  };
+/** Give the renderer everything; the most popular items are drawn last, on top. */
+function setPoints() {
+  const { x, y, users } = points.columns();
+  const most = Math.log1p(Math.max(1, users[0]));
+  const base = x.length > 20000 ? 2 : x.length > 3000 ? 2.6 : 4;
+  scales = Float32Array.from(users, (count) => base + 8 * (Math.log1p(count) / most) ** 3);
+  const last = x.length - 1;
+  const places = new Float32Array(2 * x.length);
+  for (let row = 0; row <= last; row++) [places[2 * (last - row)], places[2 * (last - row) + 1]] = [x[row], y[row]];
+  renderer.setPoints(places, scales.slice().reverse());
+  recolor();
 }
 
-/** Ranges that show all points, a unit as long across as upward: [[x0, x1], [y0, y1]]. */
+/** Draw in the colours of the present theme and choice. */
+export function recolor() {
+  if (!points.columns() || !renderer) return;
+  const last = points.columns().x.length - 1;
+  renderer.setColors(Uint8Array.from({ length: last + 1 }, (_, place) => points.colorAt(last - place)));
+  renderer.setPalette(palette());
+  redraw();
+}
+
+const zoom = () => (home ? home.unit / view.unit : 1);
+const growth = () => Math.min(1, Math.max(0.6, view.width / 700)) * Math.min(4, Math.max(1, zoom() ** GROWTH));
+const corners = ({ middle: [x, y], unit, width, height }) => [
+  [x - (unit * width) / 2, x + (unit * width) / 2],
+  [y - (unit * height) / 2, y + (unit * height) / 2],
+];
+
+/** From a place of the map to pixels, and back. */
+const pixel = ([x, y]) => [(x - view.middle[0]) / view.unit + view.width / 2, (view.middle[1] - y) / view.unit + view.height / 2];
+const place = ([x, y]) => [view.middle[0] + (x - view.width / 2) * view.unit, view.middle[1] - (y - view.height / 2) * view.unit];
+
+/** Draw at the next frame. */
+export function redraw() {
+  if (view && !frame) frame = requestAnimationFrame(draw);
+}
+
+function draw() {
+  frame = 0;
+  if (!view.width || !view.height) return;
+  drawPoints();
+  const [size, grown] = [[view.width, view.height], growth()];
+  overlay.look(pixel);
+  const reserved = overlay.boxes();
+  labels.write({ pixel, size, zoom: zoom(), radius: (row) => (scales[row] * grown) / 2, reserved });
+  plot.view = corners(view);
+}
+
+/** Draw the points; without a fast graphics card the last drawing is shifted until a gesture ends. */
+function drawPoints() {
+  const isMoving = performance.now() < movesUntil;
+  if (drawn && isSlow && isMoving && drawn.width === view.width && drawn.height === view.height) {
+    clearTimeout(restTimer);
+    restTimer = setTimeout(redraw, REST);
+    const [x, y] = pixel(drawn.middle);
+    canvas.style.transform = `translate(${x - view.width / 2}px, ${y - view.height / 2}px) scale(${drawn.unit / view.unit})`;
+    return;
+  }
+  const isFirst = drawn === null;
+  drawn = view;
+  canvas.style.transform = "";
+  renderer.draw({ ...view, zoom: growth() });
+  if (!isFirst) return;
+  renderer.finish();
+  const started = performance.now();
+  renderer.draw({ ...view, zoom: growth() });
+  renderer.finish();
+  isSlow = performance.now() - started > SLOW;
+}
+
+/** The view that shows all points, a unit as long across as upward. */
 function everything() {
+  const [x0, x1, y0, y1] = points.extent();
   const { clientWidth: width, clientHeight: height } = plot;
-  const spread = (values) => {
-    let [low, high] = [Infinity, -Infinity];
-    for (const value of values) [low, high] = [Math.min(low, value), Math.max(high, value)];
-    return [(low + high) / 2, Math.max(high - low, 1e-6)];
-  };
-  const columns = points.columns();
-  const [[x, across], [y, upward]] = [spread(columns.x), spread(columns.y)];
-  const unit = 1.12 * Math.max(across / Math.max(width, 1), upward / Math.max(height, 1));
-  return [
-    [x - (unit * width) / 2, x + (unit * width) / 2],
-    [y - (unit * height) / 2, y + (unit * height) / 2],
-  ];
-}
-
-const observer = new ResizeObserver(() => whole && resized());
-
-async function draw() {
-  whole = everything();
-  const byWebGL = hasWebGL();
-  const most = byWebGL ? Infinity : Math.ceil(MOST_WITHOUT_WEBGL / points.byColor().length);
-  const config = {
-    scrollZoom: false,
-    displayModeBar: false,
-    doubleClick: false,
-    showTips: false,
-    plotGlPixelRatio: Math.min(2, devicePixelRatio),
-  };
-  const isFirst = plot.layout === undefined;
-  await window.Plotly.react(plot, traces(byWebGL ? "scattergl" : "scatter", most), layout(), config);
-  state.hidden = true;
-  if (isFirst) listen();
-  overlay.look(whole);
-}
-
-function listen() {
-  const { isMoving, wasMoved } = movable(plot, { drawn: ranges, look: glance, settle: show });
-  plot.on("plotly_hover", (event) => isMoving() || hovered(event.points[0]));
-  plot.on("plotly_unhover", () => hovered(null));
-  plot.on("plotly_click", (event) => wasMoved() || onClick(itemAt(event.points[0])));
-  observer.observe(plot);
-}
-
-/** Look at ranges that are not drawn yet. */
-function glance(ranges) {
-  tip.hidden = true;
-  overlay.look(ranges);
+  const unit = 1.1 * Math.max((x1 - x0) / Math.max(width, 1), (y1 - y0) / Math.max(height, 1));
+  return { middle: [(x0 + x1) / 2, (y0 + y1) / 2], unit, width, height };
 }
 
 function resized() {
-  const isWhole = JSON.stringify(ranges()) === JSON.stringify(whole);
-  const [[x0, x1], [y0, y1]] = ranges();
-  whole = everything();
-  const unit = (x1 - x0) / Math.max(1, overlay.size()[0]);
-  const [width, height] = [plot.clientWidth, plot.clientHeight];
-  const kept = [
-    [(x0 + x1 - unit * width) / 2, (x0 + x1 + unit * width) / 2],
-    [(y0 + y1 - unit * height) / 2, (y0 + y1 + unit * height) / 2],
-  ];
-  const [x, y] = isWhole ? whole : kept;
-  window.Plotly.relayout(plot, { width, height, "xaxis.range": x, "yaxis.range": y });
-  overlay.look([x, y]);
+  if (!points.columns()) return;
+  const isHome = !view || zoom() === 1;
+  home = everything();
+  view = isHome ? home : { ...view, width: home.width, height: home.height };
+  redraw();
+}
+new ResizeObserver(resized).observe(plot);
+
+/** Move by pixels, and zoom by a factor around a pixel. */
+function turn([right, down], factor = 1, around = [view.width / 2, view.height / 2]) {
+  if (!view) return;
+  const unit = Math.min(2 * home.unit, Math.max(home.unit / MOST_ZOOM, view.unit * factor));
+  const [x, y] = place(around);
+  const [across, upward] = [view.middle[0] - x, view.middle[1] - y];
+  const scale = unit / view.unit;
+  view = { ...view, unit, middle: [x + across * scale - right * unit, y + upward * scale + down * unit] };
+  tip.hidden = true;
+  movesUntil = performance.now() + REST / 2;
+  redraw();
 }
 
-const ranges = () => [[...plot.layout.xaxis.range], [...plot.layout.yaxis.range]];
-
-async function show([x, y]) {
-  overlay.look([x, y]);
-  await window.Plotly.relayout(plot, { "xaxis.range": [...x], "yaxis.range": [...y] });
+/** Show the part of the map with these places, if it is known. */
+export function show(places) {
+  if (!view || !places.length) return;
+  const inView = places.every((one) => pixel(one).every((value, axis) => value > 0 && value < [view.width, view.height][axis]));
+  if (inView) return;
+  view = home;
+  redraw();
 }
 
-/** Zoom by a factor around the middle, and move by shares of the width and height. */
-function turn(factor, right = 0, up = 0) {
-  if (!whole) return;
-  const changed = ranges().map(([low, high], which) => {
-    const middle = (low + high) / 2 + (which ? up : right) * (high - low);
-    const half = (factor * (high - low)) / 2;
-    return [middle - half, middle + half];
+// -- legend --------------------------------------------------------------------------------------
+
+const LAYOUTS = {
+  tsne: (from) => `Items near each other are similar: t-SNE of ${from}. Distances between far regions mean nothing. A user is placed at the items nearest to the user’s vector.`,
+  pca: (from, shares) => `The two main directions of ${from}: ${percent(shares[0] + shares[1])} of the variance.`,
+};
+
+function legend() {
+  const { of, layout, pending, shares, item, count } = points.columns();
+  const shown = points.sizes().filter((one) => one.count);
+  fill(byId("categories"), shown.map(categoryButton));
+  byId("categories").hidden = !shown.length;
+  const from = of === "interactions" ? "who has what" : "the item vectors";
+  const some = item.length < count ? ` Shown are the ${number(item.length)} items with most users.` : "";
+  const later = pending ? " A layout that keeps neighbours together is being computed." : "";
+  byId("map-note").textContent = LAYOUTS[layout ?? "pca"](from, shares) + some + later;
+}
+
+function categoryButton({ place, name, count }) {
+  const isChosen = points.choice() === place;
+  const button = el(
+    "button",
+    { type: "button", "aria-pressed": String(isChosen), title: isChosen ? "Colour all categories" : `Colour ${name} only` },
+    dot(points.colorOf(name)),
+    el("span", { class: "name" }, name),
+    el("span", { class: "faint" }, number(count)),
+  );
+  button.addEventListener("click", () => {
+    points.choose(points.choice() === place ? null : place);
+    recolor();
+    legend();
+    byId("categories").querySelectorAll("button")[[...points.sizes()].findIndex((one) => one.place === place)]?.focus();
   });
-  show(changed);
+  return button;
 }
 
 // -- pointer and keyboard ------------------------------------------------------------------------
 
-const itemAt = (point) => points.columns().item[point.customdata];
-
-function hovered(point) {
-  plot.style.cursor = point ? "pointer" : "";
-  onHover(point ? itemAt(point) : null);
+/** The item at a pixel, or null. */
+function itemAt(at) {
+  const row = view ? points.nearest(place(at), REACH * view.unit) : null;
+  return row === null ? null : points.columns().item[row];
 }
 
-/** Show what an item is called beside its point; null hides it. */
+let pointed = null;
+
+function hovered(at) {
+  const item = at && itemAt(at);
+  plot.classList.toggle("pointing", item !== null);
+  if (item === pointed && !(item !== null && tip.hidden)) return;
+  pointed = item;
+  onHover(item);
+}
+
+/** Show what an item is called next to its point; null hides it. */
 export function label(item, note = "") {
-  const place = item === null ? null : points.placeOf(item);
-  tip.hidden = place === null || whole === null;
+  const at = item === null ? null : points.placeOf(item);
+  tip.hidden = at === null || view === null;
   if (tip.hidden) return;
   const { title, categories } = points.entryOf(item);
-  const lines = [...categories, note].filter((words) => words !== "");
+  const lines = [categories.slice(0, 3).join(", "), note].filter((words) => words !== "");
   fill(tip, el("strong", {}, title ?? String(item)), lines.map((words) => el("span", {}, words)));
-  const [left, top] = overlay.pixel(place);
-  const [width, height] = overlay.size();
+  const [left, top] = pixel(at);
+  const { width, height } = view;
   const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
   const within = (value, size, all) => Math.max(6, Math.min(value, all - size - 6));
   let [x, y] = [left + 16, within(top - high / 2, high, height)];
   if (x + wide > width - 6) x = left - 16 - wide;
-  if (x < 6) {  // no room on either side: above or below the point
+  if (x < 6) {  // no space on either side: above or below the point
     x = within(left - wide / 2, wide, width);
     y = top - 16 - high < 6 ? top + 16 : top - 16 - high;
   }
@@ -249,22 +277,30 @@ export function label(item, note = "") {
   tip.style.top = `${y}px`;
 }
 
+const step = (right, up) => turn([-right * view.width, up * view.height]);
 const KEYS = {
-  ArrowLeft: () => turn(1, -0.12), ArrowRight: () => turn(1, 0.12),
-  ArrowUp: () => turn(1, 0, 0.12), ArrowDown: () => turn(1, 0, -0.12),
-  "+": () => turn(0.75), "=": () => turn(0.75), "-": () => turn(1 / 0.75), "0": () => whole && show(whole),
+  ArrowLeft: () => step(-0.12, 0), ArrowRight: () => step(0.12, 0),
+  ArrowUp: () => step(0, 0.12), ArrowDown: () => step(0, -0.12),
+  "+": () => turn([0, 0], 0.75), "=": () => turn([0, 0], 0.75), "-": () => turn([0, 0], 1 / 0.75),
+  "0": () => {
+    view = home;
+    redraw();
+  },
 };
 
 plot.addEventListener("keydown", (event) => {
-  if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!view || !(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   KEYS[event.key]();
 });
 for (const [name, key] of [["in", "+"], ["out", "-"], ["all", "0"]]) {
-  document.querySelector(`[data-zoom="${name}"]`).addEventListener("click", KEYS[key]);
+  document.querySelector(`[data-zoom="${name}"]`).addEventListener("click", () => view && KEYS[key]());
 }
-
-/** Draw in the colours of the present theme. */
-export function recolor() {
-  if (whole) window.Plotly.restyle(plot, { "marker.color": points.byColor().map(({ color }) => style(`--c${color}`)) });
-}
+listen(plot, {
+  turn: (...how) => view && turn(...how),
+  hover: hovered,
+  click: (at) => {
+    const item = itemAt(at);
+    if (item !== null) onClick(item);
+  },
+});

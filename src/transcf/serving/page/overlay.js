@@ -1,38 +1,40 @@
-// What is special on the map: the person, the history, what is recommended, and translations.
+// What is special on the map: the user, the history, recommendations, neighbours and translations.
 
 import { byId, fill, svg } from "./dom.js";
 
 const board = byId("overlay");
+const NOTHING = { me: null, name: "", history: [], picks: [], target: null, moved: [], links: [] };
 
-let ranges = null;
-let shown = { me: null, name: "", history: [], picks: [], target: null, moved: [] };
+let pixel = null;
+let shown = NOTHING;
 
-/** Width and height of the map in pixels. */
-export const size = () => [board.clientWidth, board.clientHeight];
-
-/** From a place of the map to pixels. */
-export function pixel([x, y]) {
-  const [[x0, x1], [y0, y1]] = ranges;
-  const [width, height] = size();
-  return [((x - x0) / (x1 - x0)) * width, ((y1 - y) / (y1 - y0)) * height];
-}
-
-/** Look at another part of the map. */
+/** Look at another part of the map: `pixel` takes a place to a pixel. */
 export function look(changed) {
-  ranges = changed;
+  pixel = changed;
   draw();
 }
 
 /**
  * Show something else; what is not named stays.
- * me: where the person stands; history, picks: places; target: the item that is looked at;
- * moved: where the person is moved for it, `{place, share}` each.
+ * me: where the user is; history, picks: places; target: the item that is looked at; links: places
+ * of its neighbours; moved: where the user is translated for it, `{place, share}` each.
  */
 export function show(changed) {
   shown = { ...shown, ...changed };
-  byId("map").classList.toggle("peopled", shown.me !== null);
-  byId("signs").hidden = shown.me === null;
+  byId("map").classList.toggle("special", shown.me !== null || shown.links.length > 0);
+  byId("signs").hidden = shown.me === null && !shown.picks.length;
+  for (const sign of document.querySelectorAll("[data-sign]")) {
+    const value = shown[sign.dataset.sign];
+    sign.hidden = Array.isArray(value) ? !value.length && sign.dataset.sign !== "moved" : value === null;
+  }
   draw();
+}
+
+/** Boxes of pixels that names of items keep free. */
+export function boxes() {
+  if (!shown.me || !pixel) return [];
+  const [x, y] = pixel(shown.me);
+  return [[x - 12, y - 12, x + 20 + 8 * shown.name.length, y + 12]];
 }
 
 function circle(kind, place, r) {
@@ -40,9 +42,9 @@ function circle(kind, place, r) {
   return svg("circle", { class: kind, cx, cy, r });
 }
 
-function way(from, to, share) {
+function line(kind, from, to, opacity = 1) {
   const [[x1, y1], [x2, y2]] = [pixel(from), pixel(to)];
-  return svg("line", { class: "way", x1, y1, x2, y2, opacity: 0.25 + 0.75 * share });
+  return svg("line", { class: kind, x1, y1, x2, y2, opacity });
 }
 
 function diamond([x, y], r) {
@@ -50,16 +52,17 @@ function diamond([x, y], r) {
 }
 
 function draw() {
-  if (!ranges) return;
-  const { me, name, history, picks, target, moved } = shown;
+  if (!pixel) return;
+  const { me, name, history, picks, target, moved, links } = shown;
   const largest = Math.max(0, ...moved.map(({ share }) => share));
   const strength = (share) => (largest ? share / largest : 1);
   const [x, y] = me ? pixel(me) : [0, 0];
   fill(
     board,
-    history.map((place) => circle("history", place, 5.5)),
+    target ? links.map((place) => line("link", target, place)) : [],
+    history.map((place) => circle("history", place, 5)),
     picks.map((place) => circle("pick", place, 7)),
-    me ? moved.map(({ place, share }) => way(me, place, strength(share))) : [],
+    me ? moved.map(({ place, share }) => line("way", me, place, 0.25 + 0.75 * strength(share))) : [],
     moved.map(({ place, share }) => circle("moved", place, 2.5 + 4 * strength(share))),
     target ? circle("target", target, 10) : null,
     me ? diamond([x, y], 9) : null,

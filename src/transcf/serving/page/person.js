@@ -1,7 +1,8 @@
-// Whom the map shows: a user or a session, with history, recommendations and translations.
+// The user or session that the map shows, with history, recommendations and translations.
 
 import * as api from "./api.js";
 import { byId, percent } from "./dom.js";
+import * as labels from "./labels.js";
 import { nameOf } from "./list.js";
 import * as map from "./map.js";
 import * as overlay from "./overlay.js";
@@ -10,7 +11,7 @@ import * as points from "./points.js";
 const PAUSE = 40;
 
 let subject = null; // {user} or {session}, and a name
-let kept = new Map(); // what was asked for this person already, by item
+let kept = new Map(); // positions by item
 let items = { history: [], picks: [] };
 let running = null;
 let timer = null;
@@ -19,13 +20,12 @@ let resting = null; // the item that the page itself is about
 const placed = (ids) => ids.map(points.placeOf).filter((place) => place !== null);
 const asked = ({ user, session }) => (session ? { session } : { user });
 
-/** Who it is: `{user, name}`, `{session, name}`, or null for nobody. */
+/** `{user, name}`, `{session, name}`, or null. */
 export const current = () => subject;
 
-/** Show a person (null: nobody) with the ids of their history and of what is recommended. */
+/** Show a user or session (null: none) with the ids of the history and of the recommendations. */
 export function show(who, history = [], picks = []) {
-  const isSame = JSON.stringify(who) === JSON.stringify(subject);
-  if (!isSame) kept = new Map();
+  if (JSON.stringify(who) !== JSON.stringify(subject)) kept = new Map();
   subject = who;
   items = { history, picks };
   resting = null;
@@ -33,7 +33,7 @@ export function show(who, history = [], picks = []) {
   refresh();
 }
 
-/** Let the map go on to show the person, with the page's own item and similar ones. */
+/** Keep the user on the map, with the page's own item and its neighbours. */
 export function rest(item, similar) {
   resting = item;
   items = { ...items, picks: similar };
@@ -41,48 +41,61 @@ export function rest(item, similar) {
   refresh();
 }
 
-/** Draw everything anew, as after the map has come. */
-export async function refresh() {
-  byId("moved-sign").hidden = !points.hasTranslations();
+/** Draw everything on a map that has just come. */
+export function reload() {
+  kept = new Map();
+  refresh();
+}
+
+async function refresh() {
+  if (!points.columns()) return;
+  byId("moved-sign").hidden = !points.hasTranslations() || !subject;
   overlay.show({ name: subject?.name ?? "", history: placed(items.history), picks: placed(items.picks) });
+  labels.prefer(resting === null ? items.picks : [resting, ...items.picks]);
+  map.redraw();
   point(null);
   if (!subject) return overlay.show({ me: null, moved: [] });
   const who = subject;
   const found = await position(who, null).catch(() => null);
-  if (who === subject) overlay.show({ me: found?.position ?? null });
+  if (who !== subject) return;
+  overlay.show({ me: found?.position ?? null });
+  map.redraw(); // names make way
 }
 
-/** Where somebody is, and where they are moved for an item (null: for none); asked for once. */
+/** The position of a user, and the translated one for an item (null: none); asked for once. */
 async function position(who, item) {
   const own = kept;
   if (own.has(item)) return own.get(item);
+  const layout = points.columns().layout === "tsne" ? "neighbors" : "pca";
   if (item === null) {
-    own.set(null, await api.position(asked(who), []));
+    own.set(null, await api.position(asked(who), [], layout));
   } else {
-    running?.abort(); // the pointer has gone on
+    running?.abort(); // the pointer has moved on
     running = new AbortController();
-    own.set(item, await api.position(asked(who), [item], running.signal));
+    own.set(item, await api.position(asked(who), [item], layout, running.signal));
   }
   return own.get(item);
 }
 
-/** Show an item on the map and how the person is moved toward it; null goes back to the page's. */
+/** Show an item on the map and the translations toward it; null returns to the page's own. */
 export function point(item) {
   clearTimeout(timer);
+  if (!points.columns()) return;
   const wanted = item ?? resting;
   const place = wanted === null ? null : points.placeOf(wanted);
-  overlay.show({ target: place, moved: [] });
+  const links = place && wanted === resting ? placed(items.picks) : [];
+  overlay.show({ target: place, moved: [], links });
   map.label(place && item !== null ? wanted : null);
   if (!place || !subject || !points.hasTranslations()) return;
-  timer = setTimeout(() => move(subject, wanted, item !== null), kept.has(wanted) ? 0 : PAUSE);
+  timer = setTimeout(() => translate(subject, wanted, item !== null), kept.has(wanted) ? 0 : PAUSE);
 }
 
-async function move(who, item, isPointed) {
+async function translate(who, item, isPointed) {
   let toward;
   try {
     [toward] = (await position(who, item)).toward;
   } catch {
-    return; // a newer wish has taken over, or the notice at the top says what is wrong
+    return; // a newer request has replaced it, or the notice at the top says what is wrong
   }
   if (who !== subject || !toward?.position) return;
   const moved = toward.moved?.length
@@ -90,6 +103,6 @@ async function move(who, item, isPointed) {
     : [{ place: toward.position, share: 1 }];
   overlay.show({ target: points.placeOf(item), moved });
   const [nearest] = toward.moved ?? [];
-  const note = nearest ? `nearest: ${nameOf(nearest)} (${percent(nearest.share)})` : "";
+  const note = nearest ? `nearest past item: ${nameOf(nearest)} (${percent(nearest.share)})` : "";
   if (isPointed) map.label(item, note);
 }

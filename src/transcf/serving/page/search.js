@@ -47,7 +47,7 @@ function option(number, href, ...children) {
 
 const heading = (words) => el("div", { class: "group", role: "presentation" }, words);
 
-function show({ items, users }, text) {
+function show({ items, users, categories }, text) {
   const rows = [];
   let count = 0;
   if (users.length) rows.push(heading(text ? "Users" : "Users with most events"));
@@ -55,12 +55,18 @@ function show({ items, users }, text) {
     const meta = el("span", { class: "meta" }, `${number(found.count)} events`);
     rows.push(option(count++, userPage(found.user), el("span", { class: "name" }, String(found.user)), meta));
   }
-  if (items.length) rows.push(heading(text ? "Items" : "Items that most people have"));
+  if (items.length) rows.push(heading(text ? "Items" : "Popular items"));
   for (const found of items) {
     const meta = el("span", { class: "meta" }, tags(found.categories.slice(0, 1)));
     rows.push(option(count++, itemPage(found.item), el("span", { class: "name" }, nameOf(found)), meta));
   }
-  if (!count) rows.push(el("div", { class: "nothing", role: "presentation" }, `Nothing has “${text}” in its id or title.`));
+  if (text && categories.length) rows.push(heading("Categories"));
+  for (const found of text ? categories : []) {
+    const meta = el("span", { class: "meta" }, `${number(found.items)} items`);
+    const href = `#/session?category=${encodeURIComponent(found.category)}`;
+    rows.push(option(count++, href, el("span", { class: "name" }, found.category), meta));
+  }
+  if (!count) rows.push(el("div", { class: "nothing", role: "presentation" }, `Nothing has “${text}” in its id, title or category.`));
   fill(box, rows);
   open(true);
   say(count ? `${count} found` : "Nothing found");
@@ -74,7 +80,7 @@ async function look() {
   running = new AbortController();
   const text = input.value.trim();
   try {
-    show(await api.search(text, "all", 6, running.signal), text);
+    show(await api.search(text, 6, running.signal), text);
   } catch (error) {
     if (error.name === "AbortError") return;
     fill(box, el("div", { class: "nothing", role: "presentation" }, error.message));
@@ -82,7 +88,7 @@ async function look() {
   }
 }
 
-/** Go to what is chosen; who types faster than the service answers gets the first one found. */
+/** Go to the chosen one; before the answer has come, to the first one found. */
 async function enter() {
   if (timer !== null) await look();
   if (input.value && chosen >= 0) go(options()[chosen].dataset.href);

@@ -28,10 +28,10 @@ export const all = () => items;
 /** Whether an item is in it. */
 export const has = (what) => items.some((entry) => entry.item === what);
 
-/** Tell somebody whenever it changes. */
+/** Call a listener whenever it changes. */
 export const watch = (listener) => listeners.add(listener);
 
-/** Add an item at the end, or take it out. */
+/** Add an item at the end, or remove it. */
 export function toggle({ item, title = null, categories = [] }) {
   const others = items.filter((entry) => entry.item !== item);
   keep(others.length < items.length ? others : [...items, { item, title, categories }]);
@@ -47,7 +47,7 @@ export function move(what, step) {
   keep(changed);
 }
 
-/** Take these items, oldest first, in the place of what there is. */
+/** Replace the items; oldest first. */
 export function replace(entries) {
   keep(entries.map(({ item, title = null, categories = [] }) => ({ item, title, categories })));
 }

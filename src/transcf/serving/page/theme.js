@@ -1,9 +1,9 @@
-// Light, dark, or as the system has it.
+// Light, dark, or as in the system.
 
 import { byId } from "./dom.js";
 
 const KEY = "transcf-theme";
-const WORDS = { system: "as the system has them", light: "light", dark: "dark" };
+const WORDS = { system: "as in the system", light: "light", dark: "dark" };
 const SIGNS = { system: "◐", light: "☀", dark: "☾" };
 
 const button = byId("theme");
@@ -21,7 +21,7 @@ function apply() {
   for (const listener of listeners) listener();
 }
 
-/** Tell somebody when colours change. */
+/** Call a listener when colours change. */
 export const watch = (listener) => listeners.push(listener);
 
 /** Go on to the next of the three. */

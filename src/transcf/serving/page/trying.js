@@ -1,14 +1,15 @@
-// The session that is tried out: click items, and see what is recommended change.
+// The session that is tried out: click items, and the recommendations change.
 
 import * as api from "./api.js";
 import { byId, el, fill, say } from "./dom.js";
+import { readFilters, filterBar } from "./filters.js";
 import { list, nameOf } from "./list.js";
 import * as person from "./person.js";
 import * as session from "./session.js";
 import { empty, part, recommended, subject } from "./views.js";
 
 const ABOUT =
-  "Somebody of whom nothing is known but these items, in this order. " +
+  "A user of whom only these items are known, in this order. " +
   "Add items from lists, by search, or by a click on the map.";
 const content = byId("content");
 
@@ -30,7 +31,7 @@ function order(items) {
   }));
 }
 
-/** Where the keyboard was, so that it is there again after the lists have changed. */
+/** Where the keyboard is, to return to it after the lists have changed. */
 function focused() {
   const row = document.activeElement?.closest?.("#content .row");
   if (!row) return null;
@@ -49,23 +50,24 @@ function refocus(before) {
   (button && !button.disabled ? button : row?.querySelector(".main"))?.focus({ preventScroll: true });
 }
 
-/** The page: the items in order, and what they bring. */
-export async function sessionView({ signal }) {
+/** The page: the items in order, and the recommendations for them. */
+export async function sessionView({ signal, query }) {
   const items = session.all();
   const ids = items.map(({ item }) => item);
-  const answer = await api.session(ids, 12, signal);
+  const filters = readFilters(query);
+  const [answer, controls] = await Promise.all([api.session(ids, filters, signal), filterBar(filters)]);
   const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
   const nothing = part("In the session", "", empty("Nothing yet", "Begin with one of the items below."));
-  // That a session is folded in goes without saying.
+  // Sessions are always folded in: no line says so.
   const answered = answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
-  const act = (entry) => () => session.toggle(entry);
+  const describe = (entry) => ({ act: () => session.toggle(entry) });
   const before = focused();
   fill(
     content,
     subject("Try-out", "A session", ABOUT, ...(items.length ? [clear] : [])),
     items.length ? part("In the session", "newest first", order(items)) : nothing,
     skipped(answer.skipped),
-    recommended(answered, "Recommendations for the session", act),
+    recommended(answered, { label: "Recommendations for the session", describe, filters: controls }),
   );
   refocus(before);
   say(`${answer.items.length} recommendations for ${items.length} items`);

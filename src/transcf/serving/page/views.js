@@ -1,8 +1,10 @@
-// The pages about people and items: each fetches, then fills the content.
+// The pages about users and items: each fetches, then fills the content.
 
 import * as api from "./api.js";
-import { byId, el, fill, number, percent } from "./dom.js";
-import { list, nameOf, owners, tags, userPage } from "./list.js";
+import { addRequests } from "./code.js";
+import { byId, el, fill, number } from "./dom.js";
+import { filterBar, readFilters } from "./filters.js";
+import { bar, list, nameOf, owners, reasonedList, tags, userCards, userPage } from "./list.js";
 import * as person from "./person.js";
 import * as session from "./session.js";
 
@@ -10,18 +12,21 @@ const HISTORY = 30;
 const MOST_HISTORY = 1000;
 const content = byId("content");
 
-/** A part of a page: a heading, a note beside it, and what it holds. */
+/** A part of a page: a heading, a note next to it, and its content. */
 export function part(title, note, ...children) {
-  const beside = note ? el("span", { class: "faint" }, note) : null;
-  return el("section", { class: "part" }, el("header", {}, el("h2", {}, title), beside), children);
+  const aside = note ? el("span", { class: "faint" }, note) : null;
+  return el("section", { class: "part" }, el("header", {}, el("h2", {}, title), aside), children);
 }
+
+/** Something that is opened on request. */
+export const fold = (title, ...children) => el("details", { class: "fold" }, el("summary", {}, title), children);
 
 /** What stands where there is nothing to show. */
 export function empty(title, words, action = null) {
   return el("div", { class: "empty" }, el("h2", {}, title), el("p", {}, words), action);
 }
 
-/** The head of a page: what kind of thing it is, its name, facts and buttons. */
+/** The head of a page: its kind, name, facts and buttons. */
 export function subject(kind, name, facts, ...actions) {
   return el(
     "div",
@@ -34,18 +39,19 @@ export function subject(kind, name, facts, ...actions) {
 }
 
 const SOURCES = {
-  popular: "Nobody knows this person yet: these are the items that most people have.",
-  folded_in: "There are events since the model was fitted: the person was placed anew by the whole history.",
+  popular: "The model does not know this user yet: these are the most popular items.",
+  folded_in: "The user has events that are newer than the model: the list uses the whole history.",
 };
 
-/** Recommendations as a list, with a line that says where they come from. */
-export function recommended(answer, label = "Recommendations", act = () => null) {
+/** Recommendations as a list, with filters and a line that says where they come from. */
+export function recommended(answer, { label = "Recommendations", describe = () => ({}), filters = null } = {}) {
   const words = SOURCES[answer.source];
-  const note = answer.items[0]?.reason ? "with the past items that drew them" : "";
-  const rows = list(label, answer.items, (entry) => ({ place: entry.rank, act: act(entry) }));
-  const none = empty("Nothing to recommend", "The person has everything that the model knows.");
+  const rows = (entry) => ({ place: entry.rank, ...describe(entry) });
+  const none = empty("Nothing to recommend", "No other item of the model fits these filters.");
   const source = words ? el("p", { class: "source" }, words) : null;
-  return part("Recommendations", note, source, answer.items.length ? rows : none);
+  const shown = answer.items.length ? reasonedList(label, answer.items, rows) : none;
+  const note = answer.items[0]?.reason ? "dots: strength of the evidence" : "";
+  return part("Recommendations", note, filters, source, shown);
 }
 
 const when = (seconds) => new Date(1000 * seconds).toLocaleDateString("en", { dateStyle: "medium" });
@@ -63,30 +69,31 @@ function history(answer, more) {
   return made;
 }
 
-function similarPeople(answer) {
-  if (!answer?.users.length) return null;
-  const links = answer.users.map(({ user }) => el("a", { class: "chip", href: userPage(user) }, String(user)));
-  return part("Similar users", "", el("div", { class: "chips" }, links));
-}
-
 /** A user: recommendations with reasons, history, similar users. */
-export async function userView(id, { signal, can }) {
-  const answer = await api.recommendations(id, 12, signal);
+export async function userView(id, { signal, can, query }) {
+  const filters = readFilters(query);
+  const [answer, controls] = await Promise.all([api.recommendations(id, filters, signal), filterBar(filters)]);
   const isKnown = answer.source !== "popular";
   const [facts, others] = await Promise.all([
     isKnown ? api.user(id, HISTORY, signal) : null,
     isKnown && can.similar_users ? api.similarUsers(id, signal).catch(() => null) : null,
   ]);
   const who = { user: answer.user, name: String(answer.user) };
+  const compare = el("a", { class: "button", href: `#/compare/${encodeURIComponent(answer.user)}` }, "Compare with another user");
   const draw = (known) => {
     const words = known ? counted(known.count) : "The model does not know this user.";
+    const similar = others?.users.length ? userCards("Similar users", others.users) : null;
     fill(
       content,
-      subject("User", String(answer.user), words, ...(known ? [tryOutButton(known)] : [])),
-      recommended(answer),
-      known ? history(known, async () => draw(await api.user(id, MOST_HISTORY))) : null,
-      similarPeople(others),
+      subject("User", String(answer.user), words, ...(known ? [tryOutButton(known), compare] : [])),
+      recommended(answer, { filters: controls }),
+      known ? history(known, showAll) : null,
+      similar ? part("Similar users", "by what the model learned", similar) : null,
     );
+  };
+  const showAll = async () => {
+    draw(await api.user(id, MOST_HISTORY));
+    addRequests();
   };
   draw(facts);
   const past = facts?.history.map(({ item }) => item) ?? [];
@@ -105,19 +112,33 @@ function tryOutButton({ history: newestFirst, count }) {
   return el("button", { type: "button", class: "button", on: { click } }, `Try ${what} as a session`);
 }
 
-/** Why an item is, or is not, for the person that the map shows. */
+const LEVELS = {
+  strong: "Strong evidence",
+  fair: "Fair evidence",
+  weak: "Weak evidence: few events",
+};
+
+/** Why an item is recommended, or not, to the user or session that the map shows. */
 async function reasonFor(who, item, signal) {
   const answer = await api.explanation(who, item, signal).catch(() => null);
   if (!answer) return null;
   const effects = answer.effects.map((effect) => ({ ...effect, categories: [] }));
-  const describe = ({ effect, share }) => ({
-    note: `${effect > 0 ? "drew it" : "pushed it away"}, ${percent(Math.abs(share))}`,
-  });
+  const describe = ({ effect, share }) => ({ note: [effect > 0 ? "speaks for it " : "speaks against it ", bar(share)] });
+  const words = [
+    `Scores higher than ${number(answer.percentile, 1)} % of all items.`,
+    `${LEVELS[answer.evidence]} (${owners(answer.users)}).`,
+  ];
+  const formula = [
+    el("p", {}, answer.sentence),
+    el("p", { class: "faint" }, `Score ${number(answer.score, 4)}. ${answer.meaning}`),
+    answer.notes.map((note) => el("p", { class: "faint" }, note)),
+  ];
   return part(
     `Why, for ${who.session ? "the session" : who.name}`,
-    `score ${number(answer.score, 3)}`,
+    "",
+    el("p", { class: "verdict" }, words.join(" ")),
     effects.length ? list("Reasons", effects, describe) : null,
-    el("p", { class: "faint" }, answer.notes[0] ?? ""),
+    fold("Details: score and formula", formula),
   );
 }
 
@@ -132,19 +153,19 @@ function factsTable(facts) {
 function similarPart(similar, isKnown) {
   if (similar) {
     const rows = list("Similar items", similar.items, (entry) => ({ place: entry.rank }));
-    return part("Similar items", "", rows);
+    return part("Similar items", "joined to it on the map", rows);
   }
   const why = isKnown
-    ? "This model cannot say what is similar."
-    : "The model was fitted before this item came: it is not recommended yet.";
+    ? "This model has no similarity of items."
+    : "The model was fitted before this item appeared: it is not recommended yet.";
   return part("Similar items", "", empty("None to show", why));
 }
 
-/** The button that adds an item to the session, or takes it out. */
+/** The button that adds an item to the session, or removes it. */
 function sessionButton(facts) {
   const button = el("button", { type: "button", class: "button first", "data-add": String(facts.item) });
   const label = () => {
-    button.textContent = session.has(facts.item) ? "Take it out of the session" : "Add to the session";
+    button.textContent = session.has(facts.item) ? "Remove from the session" : "Add to the session";
   };
   button.addEventListener("click", () => session.toggle(facts));
   button.addEventListener("session", label);
@@ -152,7 +173,7 @@ function sessionButton(facts) {
   return button;
 }
 
-/** An item: facts, why it is for whom the map shows, similar items. */
+/** An item: facts, why it is recommended to the user on the map, similar items. */
 export async function itemView(id, { signal, can }) {
   const facts = await api.item(id, signal);
   const who = person.current();
@@ -175,10 +196,9 @@ export async function itemView(id, { signal, can }) {
   return nameOf(facts);
 }
 
-/** Where one starts: what is served, people and items to begin with. */
+/** The start: what is served, users and items to begin with. */
 export async function homeView({ signal, model }) {
-  const found = await api.search("", "all", 10, signal);
-  const links = found.users.map(({ user }) => el("a", { class: "chip", href: userPage(user) }, String(user)));
+  const found = await api.search("", 8, signal);
   const { users, items, interactions } = model.report;
   const sizes = [[users, "users"], [items, "items"], [interactions, "events"]];
   const words = sizes.filter(([count]) => count !== undefined).map(([count, name]) => `${number(count)} ${name}`);
@@ -186,11 +206,13 @@ export async function homeView({ signal, model }) {
     place: place + 1,
     note: owners(entry.users),
   }));
+  const lead = "Open a user to see what is recommended and why. Open an item to see similar ones. Try items of your own as a session.";
   fill(
     content,
-    subject("Explorer", `What ${model.model} knows`, words.join(" · ")),
-    part("Somebody to begin with", "users with most events", el("div", { class: "chips" }, links)),
-    part("What most people have", "add some to a session, or open one", popular),
+    subject("Explorer", `What ${model.model} recommends`, words.join(" · "), el("a", { class: "button", href: "#/model" }, "Is the model any good?")),
+    el("p", { class: "lead" }, lead),
+    part("Example users", "with most events", userCards("Example users", found.users)),
+    part("Popular items", "", popular),
   );
   person.show(null);
   return "";
@@ -200,8 +222,9 @@ export async function homeView({ signal, model }) {
 export function failed(error, retry) {
   const again = el("button", { type: "button", class: "button", on: { click: retry } }, "Try again");
   const home = el("a", { class: "button", href: "#/" }, "Back to the start");
-  const titles = { unknown: "Nobody and nothing has this id", away: "The service is away" };
+  const titles = { unknown: "There is no user or item with this id", away: "The service is away" };
   const title = titles[error.code] ?? "That did not work";
-  fill(content, empty(title, error.message, error.code === "unknown" ? home : again));
+  const way = error.code === "unknown" ? home : again;
+  fill(content, el("div", { class: "empty" }, el("h1", {}, title), el("p", {}, error.message), way));
   person.show(null);
 }
