@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from transcf import create
+from transcf import auto, create
 from transcf.data.atomic import atomic_write
 from transcf.data.split import Split
 from transcf.data.splitters import open_log_and_split
 from transcf.evaluation import Evaluation
-from transcf.experiments.auto import find_model
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
 from transcf.experiments.store import Store
 
@@ -49,8 +48,7 @@ def figure(found: Evaluation) -> dict[str, Any]:
 
 def search(name: str, minutes: float, store: Store) -> dict[str, Any]:
     """Run `auto` on a dataset."""
-    log, split = open_log_and_split(name, **DATASETS[name])
-    report = find_model(log, split, minutes, store=store).report
+    report = auto(name, minutes, store=store.folder, **DATASETS[name]).report
     keys = ("minutes", "seconds", "split", "data", "serving_ms", "tests", "skipped")
     about = {key: report[key] for key in keys}
     winner = {key: report["winner"][key] for key in ("name", "setting", "weights", "validation")}

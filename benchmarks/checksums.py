@@ -6,10 +6,11 @@ per-user metrics under every protocol, of what commands print and of what the se
 Everything is computed with one and with two threads: one line where both are equal, else two.
 
 Digests depend on the processor and on the versions of libraries; the header of a file of digests
-names both, and `--against` names those that differ.
+names both, and `--against` names those that differ. `benchmarks/golden` has a file for each kind of
+processor; on another kind, write one on the commit before the change.
 
 Run: python benchmarks/checksums.py [--only REGEX] [--out FILE] [--against FILE]
-     python benchmarks/checksums.py --against benchmarks/golden/checksums.txt
+     python benchmarks/checksums.py --golden
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from transcf.errors import DataError
 # -- Names. The left side is what files of digests contain and must not change; the right side is
 # -- what the library calls it now.
 
-#: Label: registry name and parameters.
+GOLDEN = Path(__file__).parent / "golden"
+
+#: Label: registry name and parameters. Labels are names of version 0.1: "transcf" is the mixture.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "popularity": ("popularity", {}),
     "recent-popularity": ("recent-popularity", {}),
@@ -74,8 +77,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ease-weighted": ("ease", {**_AGES, "recency": 0.5, "confidence": "ratings"}),
     "bpr-weighted": ("bpr", {**_AGES, "dim": 16, "recency": 0.5}),
     "transcf-weighted": ("transcf-mixture", {**_AGES, "dim": 16, "recency": 0.5, "trend": 0.3}),
-    "transcf-exact": ("transcf-mixture", {"dim": 8, "solver": "exact"}),
-    "transcf-translation-exact": ("transcf", {"dim": 8, "solver": "exact"}),
 }
 #: Label: name of the protocol, and the part of the split that a model is fitted on.
 PROTOCOLS = {
@@ -381,7 +382,12 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX", help="jobs, as in '^model bpr'")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write header and digests")
     parser.add_argument("--against", type=Path, metavar="FILE", help="print lines that differ")
+    parser.add_argument("--golden", action="store_true", help="--against this processor's file")
     options = parser.parse_args()
+    if options.golden:
+        options.against = GOLDEN / f"checksums-{get_host_cpu_name()}.txt"
+        if not options.against.exists():
+            sys.exit(f"There is no {options.against}: write it on the commit before with --out.")
     missing = set(transcf.available()) - {name for name, _ in MODELS.values()}
     if missing:
         sys.exit(f"Add these registry names to MODELS: {', '.join(sorted(missing))}.")

@@ -32,6 +32,8 @@ DATASETS: dict[str, dict[str, Any]] = {
     "movietweetings": {"filter": "5-core"},
     "ml-latest-small": {},
     "beauty": {},
+    "ciao": {},
+    "amazon": {},
 }
 MODELS = ("recent-popularity", "sequential-rules", "itemknn", "slim", "ials", "ease")
 METRIC = "NDCG@10"

@@ -56,7 +56,8 @@ def made_up(n: int) -> dict[str, Any]:
     category = random.integers(0, CATEGORIES, n)
     places = random.normal(size=(CATEGORIES, 2))[category] + 0.4 * random.normal(size=(n, 2))
     return {
-        "version": 1, "of": "item vectors", "translations": False, "shares": [0.2, 0.1], "count": n,
+        "version": 1, "of": "item vectors", "translations": False, "attributes": [],
+        "shares": [0.2, 0.1], "count": n,
         "categories": [f"category {number}" for number in range(CATEGORIES)],
         "item": [f"item {row}" for row in range(n)], "title": [f"Item {row}" for row in range(n)],
         "category": category[:, None].tolist(), "layout": "tsne", "pending": False,

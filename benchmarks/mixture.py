@@ -5,7 +5,7 @@ exponentials of its shapes, one after the other on one thread; processor seconds
 besides (dealing, gathering, pairs within histories, Adam) is what the ratio is about: at most 1.6.
 `threads`: an epoch on one thread against one on two, which asks for two quiet cores: at least 1.75.
 `recommend`: the ten best items of everybody against the same with inner products of as many
-numbers, random vectors of Ciao's shape (22 past items each), one thread: at most 6.
+numbers, random vectors of Ciao's shape (22 past items each), one thread: at most 3.
 `evaluate`: ranks and the twenty best of everybody on the test part of a dataset after an epoch,
 against the same with inner products, on all threads; wall clock: at most 90 s on Gowalla with two.
 
@@ -36,10 +36,10 @@ from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
 from transcf.models.fitted import TrainingData
+from transcf.models.mixture import MixtureSettings
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.training import MixtureTraining
-from transcf.models.transcf import TransCFSettings
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import FormView, Scorer, nearness_form, vector_form
 
@@ -54,7 +54,7 @@ def exponentials(tile: Array) -> None:
         store(tile, at, exp_lanes(load(tile, at)))
 
 
-def arithmetic(events: int, settings: TransCFSettings) -> Callable[[], None]:
+def arithmetic(events: int, settings: MixtureSettings) -> Callable[[], None]:
     """Products and exponentials of an epoch with so many events."""
     rng, size = np.random.default_rng(0), settings.batch_events or 1024
     drawn = padded_width(settings.shared_negatives)
@@ -73,7 +73,7 @@ def arithmetic(events: int, settings: TransCFSettings) -> Callable[[], None]:
     return run
 
 
-def epochs(log: Interactions, settings: TransCFSettings, threads: int) -> Callable[[], None]:
+def epochs(log: Interactions, settings: MixtureSettings, threads: int) -> Callable[[], None]:
     """One epoch after the other."""
     training, number = MixtureTraining(Events.of(log, settings), settings), iter(range(1, 1000))
 
@@ -146,7 +146,7 @@ def main() -> None:
         sides = rankings(options.data or "gowalla", options.dim)
     else:
         log = leave_one_out(open_data(options.data or "beauty")).train
-        settings = TransCFSettings(
+        settings = MixtureSettings(
             dim=options.dim, shared_negatives=options.negatives, epochs=1000,
             learning_rate=0.01, init_scale=0.03, batch_events=1024,
         )  # fmt: skip

@@ -54,7 +54,7 @@ def toy(*, random_state: int = 0) -> Analysis:
     mixture = TransCFMixture(
         dim=2, epochs=200, learning_rate=0.02, shared_negatives=100, random_state=random_state
     ).fit(log)
-    learned = mixture._own()
+    learned = mixture._without_trend()
     assert isinstance(learned, Mixture)
     user = f"{CATEGORIES[0]} + {CATEGORIES[1]} 0"
     row = int(mixture.users_.rows([user])[0])

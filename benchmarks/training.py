@@ -24,8 +24,7 @@ import scipy.sparse as sp
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
 from transcf.models.transcf import TransCF
-from transcf.models.transcf.solver_exact import ExactSolver
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 
@@ -67,16 +66,14 @@ def run(quick: bool) -> list[Case]:
     repeats = 3 if quick else 9
     sets = {"Ciao": ciao(), "Amazon's size": long_tail(59_089, 17_969, 332_236)}
     cases = [
-        compare(f"{name}, dim {dim}: fast / implicit BPR", epochs(data, FastSolver, dim),
+        compare(f"{name}, dim {dim}: fast / implicit BPR", epochs(data, TransCFSolver, dim),
                 bpr(data, dim), repeats)
         for name, data in sets.items()
         for dim in (64, 128)
     ]  # fmt: skip
     for name, data in sets.items():
-        two, one = (epochs(data, FastSolver, 64, threads) for threads in (2, 1))
+        two, one = (epochs(data, TransCFSolver, 64, threads) for threads in (2, 1))
         cases.append(compare(f"{name}, dim 64: two threads / one", two, one, repeats))
-    fast, exact = epochs(sets["Ciao"], FastSolver, 64), epochs(sets["Ciao"], ExactSolver, 64)
-    cases.append(compare("Ciao, dim 64: fast / exact", fast, exact, 1))
     return cases
 
 
@@ -84,7 +81,7 @@ def growth(chart: Path | None) -> list[Case]:
     """Cost per triple from 100 thousand to 8 million interactions, against the smallest."""
     sizes = [(5_000, 3_000, 100_000), (13_000, 7_000, 500_000), (30_000, 14_000, 2_000_000),
              (69_482, 25_687, 8_000_000)]  # fmt: skip
-    runs = [epochs(long_tail(*size), FastSolver, 64) for size in sizes]
+    runs = [epochs(long_tail(*size), TransCFSolver, 64) for size in sizes]
     turns = [[run() for run in runs] for _ in range(3)]
     costs = [1e9 / median(speeds) for speeds in zip(*turns, strict=True)]
     if chart is not None:

@@ -15,6 +15,7 @@ it with `--8<-- "tables/NAME.md"`; README.md has a copy between `<!-- table: NAM
     published   true: add published figures, as columns if joined, else as rows
     spread      "sd" (of seeds) or "se" (over users)
     settings    true: add the number of settings that were tried
+    effort      true: add numbers of settings and seeds, and the minutes of all runs
     best        true: mark the best of each column
     digits      decimals; default: 4
 
@@ -31,18 +32,17 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from transcf.errors import ParameterError, TransCFError
-from transcf.experiments.results import CandidateResult, Results
 from transcf.tables import Cell, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = {
     "results", "models", "datasets", "protocols", "figures", "joined", "published", "spread",
-    "settings", "best", "digits",
+    "settings", "effort", "best", "digits",
 }  # fmt: skip
 _VALUE = re.compile(r"\{([\w-]+):([^{}]+):([^{}:]*)\}")
 _COPY = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -56,17 +56,30 @@ def render(spec: Mapping[str, Any], folder: Path) -> str:
         raise ParameterError(f"Unknown option {unknown[0]!r}: use {', '.join(sorted(OPTIONS))}.")
     if spec.get("spread", "sd") not in ("sd", "se"):
         raise ParameterError(f"spread is {spec['spread']!r}: use 'sd' or 'se'.")
-    results = [Results.read(folder / f"{name}.json") for name in spec["results"]]
-    commands = ", ".join(f"`{each.content['command']}`" for each in results)
+    results = [_read(folder / f"{name}.json") for name in spec["results"]]
+    commands = ", ".join(f"`{each['command']}`" for each in results)
     table = model_table(spec, results).to_markdown(titled=False)
     return f"{table}\n\n({commands}; {_filters(spec, results)})\n"
 
 
-def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
+#: Content of a file of results, and of one table or model of it.
+_Json: TypeAlias = Mapping[str, Any]
+
+
+def _read(path: Path) -> _Json:
+    """Read a file of results; older ones name the protocol in the models only."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for table in content["datasets"]:
+        first = table["models"][0] if table["models"] else {}
+        table.setdefault("protocol", first.get("protocol", ""))
+    return content
+
+
+def model_table(spec: Mapping[str, Any], results: Sequence[_Json]) -> Table:
     """Return a table with a row per model and columns per dataset, protocol and metric."""
     groups = _groups(spec, results)
     models = _pick(spec, "models", [name for entries in groups.values() for name in entries])
-    metrics = list(_pick(spec, "figures", [m for each in results for m in each.metrics]))
+    metrics = list(_pick(spec, "figures", [m for each in results for m in each["metrics"]]))
 
     titles, rows = ["model"], {name: [Cell(title)] for name, title in models.items()}
     printed = {name: [Cell("as published")] for name in models}
@@ -77,12 +90,12 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
             rows[name].append(cells[name])
             printed[name].append(Cell((below or {}).get(name, "")))
 
-    if spec.get("settings"):
-        tried = {
-            name: dict.fromkeys(str(e[name][0].tried) for e in groups.values() if name in e)
+    for title, text_of in _about_runs(spec).items():
+        found = {
+            name: dict.fromkeys(text_of(e[name][0]) for e in groups.values() if name in e)
             for name in models
         }
-        add("settings", {name: Cell("; ".join(counts)) for name, counts in tried.items()})
+        add(title, {name: Cell("; ".join(texts)) for name, texts in found.items()})
     for title, entries in groups.items():
         figures = {m: {n: _figure(spec, entries.get(n), m) for n in models} for m in metrics}
         paper = {m: {n: _published(spec, entries.get(n), m) for n in models} for m in metrics}
@@ -92,7 +105,11 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
                 add("as published", _joined(paper, models))
             continue
         for metric in metrics:
-            means = {n: entries[n][0].mean(metric) for n in models if n in entries}
+            means = {
+                n: entries[n][0]["metrics"].get(metric, {}).get("mean")
+                for n in models
+                if n in entries
+            }
             best = max((mean for mean in means.values() if mean is not None), default=None)
             marked = {n for n in means if spec.get("best") and means[n] == best is not None}
             cells = {n: Cell(t, "best" * (n in marked)) for n, t in figures[metric].items()}
@@ -107,28 +124,40 @@ def model_table(spec: Mapping[str, Any], results: Sequence[Results]) -> Table:
 
 
 #: A model of a table, and its published values.
-_Entry: TypeAlias = tuple[CandidateResult, Mapping[str, float]]
+_Entry: TypeAlias = tuple[_Json, Mapping[str, float]]
 
 
-def _groups(spec: Mapping[str, Any], results: Sequence[Results]) -> dict[str, dict[str, _Entry]]:
+def _groups(spec: Mapping[str, Any], results: Sequence[_Json]) -> dict[str, dict[str, _Entry]]:
     """Return the entries of each dataset and protocol, by the title of their columns."""
-    tables = [table for each in results for table in each.tables]
-    datasets = _pick(spec, "datasets", [table.dataset for table in tables])
-    protocols = _pick(spec, "protocols", [table.protocol for table in tables])
+    tables = [table for each in results for table in each["datasets"]]
+    datasets = _pick(spec, "datasets", [table["dataset"] for table in tables])
+    protocols = _pick(spec, "protocols", [table["protocol"] for table in tables])
     groups: dict[str, dict[str, _Entry]] = {}
     for dataset, dataset_title in datasets.items():
         for protocol, protocol_title in protocols.items():
-            same = [t for t in tables if (t.dataset, t.protocol) == (dataset, protocol)]
+            same = [t for t in tables if (t["dataset"], t["protocol"]) == (dataset, protocol)]
             entries = {
-                entry.name: (entry, table.published(entry.name))
+                entry["model"]: (entry, table.get("published", {}).get(entry["model"], {}))
                 for table in reversed(same)
-                for entry in table.runs
+                for entry in table["models"]
             }
             shown = [dataset_title] * _is_titled(spec, "datasets")
             shown += [protocol_title] * _is_titled(spec, "protocols")
             if entries:
                 groups[", ".join(shown)] = entries
     return groups
+
+
+def _about_runs(spec: Mapping[str, Any]) -> dict[str, Callable[[_Json], str]]:
+    """Return columns that say how a row was computed."""
+    settings = {"settings": lambda entry: str(entry["tried"])}
+    effort = {
+        "seeds": lambda entry: str(entry["runs"]),
+        "minutes": lambda entry: f"{(entry.get('spent_seconds') or 0) / 60:.1f}",
+    }
+    if spec.get("effort"):
+        return settings | effort
+    return settings if spec.get("settings") else {}
 
 
 def _pick(spec: Mapping[str, Any], option: str, present: Sequence[str]) -> dict[str, str]:
@@ -154,11 +183,11 @@ def _joined(figures: Mapping[str, Mapping[str, str]], models: Mapping[str, str])
 
 
 def _figure(spec: Mapping[str, Any], entry: _Entry | None, metric: str) -> str:
-    if entry is None or metric not in entry[0].metrics:
+    if entry is None or metric not in entry[0]["metrics"]:
         return ""
-    found, spread = entry[0].metrics[metric], spec.get("spread")
+    found, spread = entry[0]["metrics"][metric], spec.get("spread")
     mean = _number(spec, found["mean"])
-    if spread is None or (spread == "sd" and entry[0].runs == 1):
+    if spread is None or (spread == "sd" and entry[0]["runs"] == 1):
         return mean
     return f"{mean} ± {_number(spec, found[spread])}"
 
@@ -182,11 +211,11 @@ def without_zero(number: str) -> str:
     return re.sub(r"^([-+]?)0\.", r"\1.", number)
 
 
-def _filters(spec: Mapping[str, Any], results: Sequence[Results]) -> str:
-    tables = [table for each in results for table in each.tables]
-    chosen = _pick(spec, "datasets", [table.dataset for table in tables])
+def _filters(spec: Mapping[str, Any], results: Sequence[_Json]) -> str:
+    tables = [table for each in results for table in each["datasets"]]
+    chosen = _pick(spec, "datasets", [table["dataset"] for table in tables])
     filters = {
-        one.dataset: one.about.get("filter", "none") for one in tables if one.dataset in chosen
+        one["dataset"]: one.get("filter", "none") for one in tables if one["dataset"] in chosen
     }
     if len(set(filters.values())) == 1:
         return f"filter: {next(iter(filters.values()))}"

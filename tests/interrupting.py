@@ -130,6 +130,8 @@ def press(words: Sequence[str], moment: float, place: Place) -> Outcome:
         os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate()
     seconds = time.monotonic() - pressed
+    while any(map(_is_alive, children)) and time.monotonic() - pressed < LIMIT:
+        time.sleep(0.02)  # a process that compiles for the command ends a moment after it
     left = [f"process {child}" for child in sorted(children) if _is_alive(child)]
     return Outcome(
         words[0], moment, process.returncode, seconds, stderr, [*left, *place.litter()], finished

@@ -64,6 +64,11 @@ def test_a_table_can_join_figures_in_a_cell(folder: Path) -> None:
     assert "| popularity | 1 | .050 / .050 |  |  |  |" in made, "one seed has no spread"
 
 
+def test_a_table_says_how_its_rows_were_computed(folder: Path) -> None:
+    spec = {"results": ["small"], "datasets": ["one"], "models": ["cml"], "effort": True}
+    assert "| model | settings | seeds | minutes |" in render(spec, folder)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

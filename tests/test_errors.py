@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from transcf import errors
 from transcf.errors import DataError, TransCFError, UnknownIdError, brief, is_word, shown
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def test_errors_are_one_line_whatever_they_quote() -> None:
@@ -40,3 +45,10 @@ def test_words_are_compared_as_words() -> None:
     assert is_word("time", ["time"])
     for other in (None, 3, np.array(["time", "time"]), b"time", ["time"]):
         assert not is_word(other, ["time"])
+
+
+def test_pages_that_errors_name_exist() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    pages = {kind.page for kind in kinds if issubclass(kind, TransCFError)} - {""}
+    assert len(pages) >= 3
+    assert all((DOCS / f"{page}.md").exists() for page in pages)

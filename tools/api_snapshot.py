@@ -67,7 +67,7 @@ def api() -> Iterator[str]:
 
 def routes() -> Iterator[str]:
     """Name the routes of the service with their parameters."""
-    from transcf.serving.routes import router
+    from transcf.serving.app import router
 
     route: Any
     for route in router.routes:

@@ -2,8 +2,7 @@
 
 Calls are traced with `sys.setprofile` on a log of 40 users, with one thread, in the second run of a
 process: imports, caches and compilation are over. Only frames of `src/transcf` count. A compiled
-kernel is one call, which numba reports to the profiler. "Frames to the training kernel" is the
-deepest stack that ends in `kernels/`, below a `fit` and outside `evaluation/`.
+kernel is one call, which numba reports to the profiler.
 """
 
 from __future__ import annotations
@@ -37,6 +36,8 @@ COMMANDS = {
 REQUEST = "/v1/recommendations/u01"
 #: What the goals call a model: its registry name.
 MODELS = {"TransCF": "transcf", "mixture": "transcf-mixture", "BPR": "bpr"}
+#: The kernel that trains TransCF and BPR.
+KERNEL = ("kernels/rounds.py", "take_part")
 
 
 def run_command(words: list[str]) -> None:
@@ -88,8 +89,7 @@ class Trace:
         for code in stack[1:]:
             self.below.setdefault(code, set()).add(frame.f_code)
         self.depth = max(self.depth, len(stack))
-        in_kernels = package(frame.f_code) == "kernels"
-        if in_kernels and len(stack) > self.to_kernel and is_training(stack):
+        if (relative(frame.f_code), frame.f_code.co_name) == KERNEL:
             self.to_kernel, self.kernel = len(stack), frame.f_code
 
     def files(self) -> dict[str, CodeType]:
@@ -115,15 +115,6 @@ def is_function(code: CodeType) -> bool:
 
 def relative(code: CodeType) -> str:
     return Path(code.co_filename).relative_to(SOURCE).as_posix()
-
-
-def package(code: CodeType) -> str:
-    return relative(code).split("/")[0]
-
-
-def is_training(stack: list[CodeType]) -> bool:
-    called = any(code.co_name in ("fit", "refit") for code in stack)
-    return called and not any(package(code) == "evaluation" for code in stack)
 
 
 def trace(call: Callable[[], object]) -> Trace:

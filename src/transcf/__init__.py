@@ -64,41 +64,30 @@ if TYPE_CHECKING:
     from transcf.models.transitions import SequentialRules as SequentialRules
     from transcf.parallel import use_threads as use_threads
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-#: Module of each name; models are listed in the registry.
-_HOMES = {
-    "Comparison": "experiments.results",
-    "Evaluation": "evaluation",
-    "EventWeights": "models.event_weights",
-    "FitOptions": "models.training",
-    "Interactions": "data.interactions",
-    "Recommender": "models.base",
-    "Split": "data.split",
-    "TransCFError": "errors",
-    "Tuning": "experiments.tune_result",
-    "Validation": "evaluation",
-    "auto": "experiments.auto",
-    "available": "models.registry",
-    "compare": "experiments.comparison",
-    "create": "models.registry",
-    "draw_candidates": "data.split",
-    "evaluate": "evaluation",
-    "k_core": "data.filters",
-    "leave_one_out": "data.splitters",
-    "load": "models.registry",
-    "open_data": "data.readers",
-    "open_split": "data.splitters",
-    "paired_tests": "evaluation",
-    "paper_filter": "data.filters",
-    "random_ratio": "data.splitters",
-    "read_interactions": "data.readers",
-    "summarize_seeds": "evaluation",
-    "synthesize": "data.synthetic",
-    "temporal_cut": "data.splitters",
-    "tune": "experiments.tune",
-    "use_threads": "parallel",
+#: Names of each module; models are listed in the registry.
+_NAMES = {
+    "data.filters": ("k_core", "paper_filter"),
+    "data.interactions": ("Interactions",),
+    "data.readers": ("open_data", "read_interactions"),
+    "data.split": ("Split", "draw_candidates"),
+    "data.splitters": ("leave_one_out", "open_split", "random_ratio", "temporal_cut"),
+    "data.synthetic": ("synthesize",),
+    "errors": ("TransCFError",),
+    "evaluation": ("Evaluation", "Validation", "evaluate", "paired_tests", "summarize_seeds"),
+    "experiments.auto": ("auto",),
+    "experiments.comparison": ("compare",),
+    "experiments.results": ("Comparison",),
+    "experiments.tune": ("tune",),
+    "experiments.tune_result": ("Tuning",),
+    "models.base": ("Recommender",),
+    "models.event_weights": ("EventWeights",),
+    "models.registry": ("available", "create", "load"),
+    "models.training": ("FitOptions",),
+    "parallel": ("use_threads",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted([*_HOMES, *_MODELS, "datasets"])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import ClassVar
 
 #: Maximum length of a value in a message.
 _SHOWN = 80
@@ -16,12 +17,7 @@ _LONG_WORD = re.compile(r"(\S{60})\S{300,}(\S{20})")
 
 
 def shown(value: object) -> str:
-    """Write a value as messages show it: in one line and not too long, whatever it is.
-
-    Example:
-        >>> shown("k"), shown(10**5000), shown("x" * 500)[-8:]
-        ("'k'", 'an int that is too long to show', 'xxxxx...')
-    """
+    """Write a value as messages show it: in one line and not too long, whatever it is."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # numbers of thousands of digits, and objects that cannot be shown
@@ -31,22 +27,12 @@ def shown(value: object) -> str:
 
 
 def brief(text: str) -> str:
-    r"""Bring a message into one line, and cut words that are longer than any name is.
-
-    Example:
-        >>> brief("There is no\nfile."), len(brief("There is no " + "x" * 5000))
-        ('There is no file.', 95)
-    """
+    r"""Bring a message into one line, and cut words that are longer than any name is."""
     return _LONG_WORD.sub(r"\1...\2", " ".join(text.splitlines()))
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return a question with the names that are spelled most like a word; empty without any.
-
-    Example:
-        >>> did_you_mean("dims", ["dim", "epochs"]), did_you_mean("x", ["dim"])
-        (" Did you mean 'dim'?", '')
-    """
+    """Return a question with the names that are spelled most like a word; empty without any."""
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
@@ -55,17 +41,15 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def is_word(value: object, words: Iterable[str]) -> bool:
-    """Tell whether a value is one of some words; arrays, which compare one by one, are none.
-
-    Example:
-        >>> is_word("time", ("time", "random")), is_word(None, ("time", "random"))
-        (True, False)
-    """
+    """Tell whether a value is one of some words; arrays, which compare one by one, are none."""
     return isinstance(value, str) and value in tuple(words)
 
 
 class TransCFError(Exception):
     """The parent of every error that this library raises on purpose."""
+
+    #: Page of the documentation that helps; the command line names it.
+    page: ClassVar[str] = ""
 
     def __str__(self) -> str:
         """Return the sentence in one line, whatever names and values it quotes."""
@@ -74,6 +58,8 @@ class TransCFError(Exception):
 
 class DataError(TransCFError, ValueError):
     """An event log, a table or a dataset folder cannot be used as it is."""
+
+    page = "start/your-data"
 
 
 class ParameterError(TransCFError, ValueError):
@@ -97,6 +83,8 @@ class UnknownIdError(TransCFError, KeyError):
 
 class EvaluationError(TransCFError, ValueError):
     """A ranking cannot be evaluated: NaN scores, no users, or results of different users."""
+
+    page = "concepts/protocols"
 
 
 class OutOfMemoryError(TransCFError, MemoryError):
@@ -126,6 +114,8 @@ class WriteError(TransCFError, OSError):
 class MissingExtraError(TransCFError, ImportError):
     """An optional part of the library is not installed."""
 
+    page = "start/install"
+
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
 
@@ -135,12 +125,7 @@ class UnsupportedError(TransCFError, TypeError):
 
 
 class ServiceError(TransCFError, ConnectionError):
-    """A service did not answer, or refused to.
-
-    Attributes:
-        code: Error code of the service, such as "unknown"; "away" if it did not answer.
-        status: The HTTP status; 0 if it did not answer.
-    """
+    """A service did not answer (`code` "away", `status` 0), or refused with an HTTP status."""
 
     def __init__(self, message: str, *, code: str = "", status: int = 0) -> None:
         super().__init__(message)

@@ -36,31 +36,21 @@ _SHOW_CURSOR = b"\x1b[?25h\n"
 
 @dataclass(eq=False)
 class StopRequest:
-    """Whether Ctrl-C was pressed.
-
-    Attributes:
-        asked: It was; the code that holds the request should stop soon.
-        grace: Seconds that it has to stop, until a second Ctrl-C.
-    """
+    """Whether Ctrl-C was pressed; who holds it has `grace` seconds, or until a second Ctrl-C."""
 
     asked: bool = False
     grace: float = _GRACE
 
 
 class _State:
-    """What one process knows about its end.
-
-    Attributes:
-        lock: Held while temporary files are made or renamed, and for good once the process ends.
-        removals: Functions that remove what is temporary, in the order in which it was made.
-        requests: Code that stops by itself.
-        is_watched: Whether `watch` was called.
-        is_interrupted: Whether Ctrl-C was pressed since then.
-    """
+    """What one process knows about its end."""
 
     def __init__(self) -> None:
+        #: Held while temporary files are made or renamed, and for good once the process ends.
         self.lock = threading.RLock()
+        #: Functions that remove what is temporary, in the order in which it was made.
         self.removals: list[Callable[[], object]] = []
+        #: Code that stops by itself.
         self.requests: list[StopRequest] = []
         self.is_watched = self.is_interrupted = False
 
@@ -121,11 +111,7 @@ def end(code: int) -> NoReturn:
 
 @contextmanager
 def stop_request(grace: float = _GRACE) -> Iterator[StopRequest]:
-    """Ask for a time to stop by itself after Ctrl-C; only where `watch` was called.
-
-    Args:
-        grace: This time in seconds; a second Ctrl-C ends it.
-    """
+    """Ask for `grace` seconds to stop by itself after Ctrl-C; only where `watch` was called."""
     request = StopRequest(grace=grace)
     _state.requests.append(request)
     try:
@@ -139,9 +125,6 @@ def stop_on_interrupt(grace: float = _GRACE) -> Iterator[StopRequest]:
     """Turn the first Ctrl-C into a `StopRequest`; the second one interrupts at once.
 
     Without `watch`, signals reach the main thread only; elsewhere the request stays unasked.
-
-    Args:
-        grace: As for `stop_request`.
     """
     is_main = threading.current_thread() is threading.main_thread()
     with stop_request(grace) as request:
@@ -166,9 +149,7 @@ def stop_on_interrupt(grace: float = _GRACE) -> Iterator[StopRequest]:
 def temporary(make: Callable[[], T], remove: Callable[[T], object]) -> Iterator[T]:
     """Make something for the length of the block, and remove it also if Ctrl-C ends the process.
 
-    Args:
-        make: Makes it; a short step.
-        remove: Removes it, also if a part of it is gone. Another thread may still be using it.
+    Making it is a short step; what is removed may still be used by another thread, or half gone.
     """
     with _state.lock:
         made = make()

@@ -1,7 +1,7 @@
 """How many threads work on something, and how they share it.
 
-One word for everything: `use_threads(2)` binds our own kernels, the matrix products of BLAS, and
-torch where it is loaded. Results never depend on it, because work is cut by blocks of data.
+`use_threads(2)` limits our own kernels, the matrix products of BLAS, and torch where it is loaded.
+Results never depend on it, because work is cut by blocks of data.
 
 Kernels are compiled without the interpreter lock and run on plain threads of one pool that stays:
 starting threads for every block would cost more than some blocks, and a parallel loop of the
@@ -24,76 +24,77 @@ from typing import Any
 
 from transcf.errors import ParameterError, UnsupportedError, shown
 
-_working = threading.local()
+# -- the number of threads ---------------------------------------------------------------------
 
 
-class _Pool:
-    """Threads that stay; a forked child, which has none of them, makes its own."""
+@dataclass(eq=False)
+class _Request:
+    """A requested number of threads."""
 
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        self._lock, self._size, self._threads = threading.Lock(), 0, ThreadPoolExecutor(1)
-
-    def of(self, size: int) -> ThreadPoolExecutor:
-        with self._lock:
-            if size > self._size:
-                self._size, self._threads = size, ThreadPoolExecutor(size, "transcf")
-            return self._threads
+    count: int
 
 
-class _Forks:
-    """Whether this process lacks the threads of polars, which a fork does not bring along."""
+class _Limits:
+    """What is asked for at the moment, and what the libraries had before.
 
-    def __init__(self) -> None:
-        self.lost = False
-        self._running = False
-
-    def look(self) -> None:
-        """Note, before a fork, whether the threads of polars are running."""
-        self._running = self.lost or ("polars" in sys.modules and _polars_runs())
-
-    def arrive(self) -> None:
-        """Note, in the child, that they are gone."""
-        self.lost = self._running
-
-
-def _polars_runs() -> bool:
-    """Tell whether polars has started its pool; where the system does not say, it has."""
-    tasks = "/proc/self/task"
-    try:
-        names = [Path(tasks, task, "comm").read_text() for task in os.listdir(tasks)]
-    except OSError:
-        return True
-    return any(re.match(r"polars-\d", name) for name in names)
-
-
-_pool, _forks = _Pool(), _Forks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.forget)
-    os.register_at_fork(before=_forks.look, after_in_child=_forks.arrive)
-
-
-def check_unforked(what: str) -> None:
-    """Refuse what needs the threads of polars where a fork has lost them: it would wait for ever.
-
-    Fitted models answer in a forked child all the same; only files and logs need polars whole.
-
-    Args:
-        what: What is about to be done, as in "load a model".
+    Of several requests for a number of threads the latest counts. `alone` is how many want matrix
+    products on one thread, which counts for BLAS whatever else is asked for.
     """
-    if _forks.lost:
-        raise UnsupportedError(
-            f"This process cannot {what}: it was forked from one in which polars was at work, and "
-            f"has none of its threads; do it before the fork, or start the process by 'spawn'."
-        )
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.requests, self.alone = list[_Request](), 0
+        self._before: Any = None
+        self._torch_before = 0
+        self._blas: Any = None
+        self._blas_before: Any = None
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """Lift the limit of BLAS to one thread while something changes, and set it again."""
+        with self.lock:
+            if self.alone:
+                self._blas_before.restore_original_limits()
+            yield
+            if not self.alone:
+                return
+            if self._blas is None:
+                self._blas = _controller()
+            self._blas_before = self._blas.limit(limits=1, user_api="blas")
+
+    def apply(self) -> None:
+        """Set the latest number of threads that is asked for, or what was there before."""
+        torch = sys.modules.get("torch")
+        if self._before is None:
+            self._before = _controller().limit(limits=None)
+            self._torch_before = 0 if torch is None else torch.get_num_threads()
+        if self.requests:
+            count = self.requests[-1].count
+            _controller().limit(limits=count)
+        else:
+            self._before.restore_original_limits()
+            self._before, count = None, self._torch_before
+        if torch is not None and count:
+            torch.set_num_threads(count)
+
+
+def _controller() -> Any:
+    """Return the control of all libraries that are loaded; looking for them takes a while."""
+    # Only libraries that are loaded can be limited, and these will be.
+    import numpy  # noqa: F401
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_limits = _Limits()
 
 
 def thread_count() -> int:
     """Threads that work is shared among: as many as were asked for, else one for every core."""
-    if (asked := _limits.count) is not None:
-        return asked
+    if requests := _limits.requests[-1:]:  # another thread may end the last one meanwhile
+        return requests[0].count
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
@@ -119,114 +120,15 @@ def use_threads(count: int | None) -> Iterator[None]:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"threads={shown(count)} is not allowed; it must be at least 1.")
     request = _Request(count)
-    _limits.add(request)
+    with _limits.change():
+        _limits.requests.append(request)
+        _limits.apply()
     try:
         yield
     finally:
-        _limits.remove(request)
-
-
-@dataclass(eq=False)
-class _Request:
-    """A requested number of threads."""
-
-    count: int
-
-
-class _Limits:
-    """What is asked for at the moment, and what the libraries had before.
-
-    Requests for a number of threads, in order, of which the latest counts; and how many want matrix
-    products on the thread that asks for them, which counts for BLAS whatever else is asked for.
-    """
-
-    def __init__(self) -> None:
-        self.unlock()
-        self._open, self._alone = list[_Request](), 0
-        self._before: Any = None
-        self._torch_before = 0
-        self._blas: Any = None
-        self._blas_before: Any = None
-
-    def unlock(self) -> None:
-        """Forget who holds the lock: after a fork, perhaps a thread that is not there."""
-        self._lock = threading.RLock()
-
-    @property
-    def count(self) -> int | None:
-        requests = self._open
-        return requests[-1].count if requests else None
-
-    def add(self, request: _Request) -> None:
-        with self._lock:
-            self._free_blas()
-            if not self._open:
-                self._start()
-            self._open.append(request)
-            self._apply(request.count)
-            self._bind_blas()
-
-    def remove(self, request: _Request) -> None:
-        with self._lock:
-            self._free_blas()
-            self._open.remove(request)
-            if self._open:
-                self._apply(self._open[-1].count)
-            else:
-                self._before.restore_original_limits()
-                if self._torch_before:
-                    sys.modules["torch"].set_num_threads(self._torch_before)
-            self._bind_blas()
-
-    def enter_alone(self) -> None:
-        with self._lock:
-            self._free_blas()
-            self._alone += 1
-            self._bind_blas()
-
-    def leave_alone(self) -> None:
-        with self._lock:
-            self._free_blas()
-            self._alone -= 1
-            self._bind_blas()
-
-    def _free_blas(self) -> None:
-        """Undo `_bind_blas`, so that other requests see and set their own values."""
-        if self._alone:
-            self._blas_before.restore_original_limits()
-
-    def _bind_blas(self) -> None:
-        if not self._alone:
-            return
-        if self._blas is None:
-            import numpy  # noqa: F401
-            import scipy.linalg  # noqa: F401
-            from threadpoolctl import ThreadpoolController
-
-            self._blas = ThreadpoolController()  # looking for libraries takes a while
-        self._blas_before = self._blas.limit(limits=1, user_api="blas")
-
-    def _start(self) -> None:
-        # Only libraries that are loaded can be limited, and these will be.
-        import numpy  # noqa: F401
-        import scipy.linalg  # noqa: F401
-        from threadpoolctl import threadpool_limits
-
-        self._before = threadpool_limits(None)
-        torch = sys.modules.get("torch")
-        self._torch_before = torch.get_num_threads() if torch is not None else 0
-
-    def _apply(self, count: int) -> None:
-        from threadpoolctl import threadpool_limits
-
-        threadpool_limits(count)
-        if (torch := sys.modules.get("torch")) is not None:
-            torch.set_num_threads(count)
-
-
-_limits = _Limits()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limits.unlock)
+        with _limits.change():
+            _limits.requests.remove(request)
+            _limits.apply()
 
 
 @contextmanager
@@ -235,16 +137,45 @@ def one_blas_thread() -> Iterator[None]:
 
     For kernels that share their work among threads by themselves: the products of each are the
     same to the bit however many there are, and do not fight for cores.
-
-    Example:
-        >>> with one_blas_thread():
-        ...     pass
     """
-    _limits.enter_alone()
+    with _limits.change():
+        _limits.alone += 1
     try:
         yield
     finally:
-        _limits.leave_alone()
+        with _limits.change():
+            _limits.alone -= 1
+
+
+# -- the pool ----------------------------------------------------------------------------------
+
+_working = threading.local()
+
+
+class _Pool:
+    """Threads that stay."""
+
+    def __init__(self) -> None:
+        self._lock, self._size, self._threads = threading.Lock(), 0, ThreadPoolExecutor(1)
+
+    def of(self, size: int) -> ThreadPoolExecutor:
+        with self._lock:
+            if size > self._size:
+                self._size, self._threads = size, ThreadPoolExecutor(size, "transcf")
+            return self._threads
+
+
+_pool = _Pool()
+
+
+@contextmanager
+def instead_of_sharing(note: Callable[[Any], object]) -> Iterator[None]:
+    """Call `note(work)` where this thread would share work inside the block."""
+    _working.note = note
+    try:
+        yield
+    finally:
+        _working.note = None
 
 
 def parallel_for(n: int, work: Callable[[int, int], object], least: int = 1) -> None:
@@ -256,6 +187,9 @@ def parallel_for(n: int, work: Callable[[int, int], object], least: int = 1) -> 
             work which is itself shared runs on its own thread.
         least: Fewer parts than this are not worth a thread.
     """
+    if (note := getattr(_working, "note", None)) is not None:
+        note(work)
+        return
     threads = 1 if getattr(_working, "is_shared", False) else min(thread_count(), n // least)
     if threads <= 1:
         work(0, n)
@@ -288,3 +222,44 @@ def _run(work: Callable[[int, int], object], first: int, end: int) -> None:
         work(first, end)
     finally:
         _working.is_shared = False
+
+
+# -- forks -------------------------------------------------------------------------------------
+
+#: Whether polars was at work before a fork: a forked process has none of its threads.
+_is_polars_at_work = _is_polars_lost = False
+
+
+def check_unforked(what: str) -> None:
+    """Refuse what needs the threads of polars where a fork has lost them: it would wait for ever.
+
+    Fitted models answer in a forked child all the same; only files and logs need polars whole.
+    `what` is about to be done, as in "load a model".
+    """
+    if _is_polars_lost:
+        raise UnsupportedError(
+            f"This process cannot {what}: it was forked from one in which polars was at work, and "
+            f"has none of its threads; do it before the fork, or start the process by 'spawn'."
+        )
+
+
+def _before_fork() -> None:
+    """Look for threads of polars; where the system does not name threads, they are running."""
+    global _is_polars_at_work
+    tasks = Path("/proc/self/task")
+    try:
+        names = [path.read_text() for path in tasks.glob("*/comm")] if tasks.exists() else None
+    except OSError:
+        names = None
+    is_running = names is None or any(re.match(r"polars-\d", name) for name in names)
+    _is_polars_at_work = _is_polars_lost or ("polars" in sys.modules and is_running)
+
+
+def _after_fork() -> None:
+    """Forget threads that are not here, and who of them holds a lock."""
+    global _is_polars_lost, _pool
+    _is_polars_lost, _pool, _limits.lock = _is_polars_at_work, _Pool(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

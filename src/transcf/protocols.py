@@ -71,10 +71,6 @@ def protocol_named(name: str) -> Protocol:
     """Return a protocol, or raise a `ParameterError`.
 
     Names of version 0.1 are accepted with a `FutureWarning`.
-
-    Example:
-        >>> protocol_named("paper").sampled
-        True
     """
     if is_word(name, tuple(_OLD_NAMES)):
         warnings.warn(
@@ -93,12 +89,7 @@ def protocol_named(name: str) -> Protocol:
 
 
 def full_ranking(*, cut: bool, refit: bool) -> Protocol:
-    """Return the full-ranking protocol with a kind of split, with or without refit.
-
-    Example:
-        >>> full_ranking(cut=False, refit=True).name
-        'leave-last-out'
-    """
+    """Return the full-ranking protocol with a kind of split, with or without refit."""
     return next(
         entry
         for entry in PROTOCOLS.values()

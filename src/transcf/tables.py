@@ -42,21 +42,12 @@ MEANINGS = {
     "gini": "0 if all items are recommended equally often, towards 1 if always the same few",
     "future": "share of the first N that did not exist yet when the held-out event happened",
 }
-#: Metrics without an N.
-_WITHOUT_LENGTH = ("AUC",)
 #: Meaning of the ± behind a value.
 ERROR = "± = standard error over users, what another sample of users would change"
 
 
 def escape_markdown(text: object, *, paragraph: bool = False) -> str:
-    r"""Escape text for a line of Markdown, or for a whole paragraph.
-
-    Example:
-        >>> print(escape_markdown("a|b *c* reg_distance"))
-        a\|b \*c\* reg_distance
-        >>> print(escape_markdown("1. no list", paragraph=True))
-        1\. no list
-    """
+    r"""Escape text for a line of Markdown, or for a whole paragraph."""
     line = _SPECIAL.sub(lambda found: "\\" + found[0], " ".join(str(text).split()))
     if not paragraph:
         return line
@@ -65,12 +56,7 @@ def escape_markdown(text: object, *, paragraph: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """Text of a table with a mark. `str` writes it for a terminal.
-
-    Example:
-        >>> str(Cell("0.1234", "best")), str(Cell("0.12"))
-        ('0.1234 *', '0.12')
-    """
+    """Text of a table with a mark. `str` writes it for a terminal."""
 
     text: str
     mark: Mark = ""
@@ -86,14 +72,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text.
+    """A table of text: a title, names of columns, rows of text or `Cell`, and lines below it.
 
-    Attributes:
-        title: One line.
-        columns: Names.
-        rows: One cell per column, text or `Cell`.
-        notes: Lines below the table.
-        align: "l" or "r" for each column; by default columns of numbers are right-aligned.
+    `align` has "l" or "r" for each column; by default columns of numbers are right-aligned.
     """
 
     title: str
@@ -106,13 +87,7 @@ class Table:
     def of(
         cls, frame: pl.DataFrame, title: str, notes: Sequence[str] = (), *, digits: int = 4
     ) -> Self:
-        """Format a polars frame; floats get `digits` decimals.
-
-        Example:
-            >>> import polars as pl
-            >>> Table.of(pl.DataFrame({"a": ["x"], "b": [0.5]}), "T", digits=2).rows
-            [['x', '0.50']]
-        """
+        """Format a polars frame; floats get `digits` decimals."""
         rows = [[text_of(value, digits) for value in row] for row in frame.iter_rows()]
         return cls(title, frame.columns, rows, notes)
 
@@ -128,15 +103,7 @@ class Table:
         return "".join("r" if _all_numbers(column) else "l" for column in columns)
 
     def to_text(self) -> str:
-        """Write it for a terminal, in columns.
-
-        Example:
-            >>> print(Table("Title", ["model", "NDCG@10"], [["x", "1"]], ["A note."]).to_text())
-            Title
-            model  NDCG@10
-            x         1
-            A note.
-        """
+        """Write it for a terminal, in columns."""
         lines = [list(self.columns), *([str(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         pads = [str.rjust if side == "r" else str.ljust for side in self.alignment()]
@@ -144,16 +111,7 @@ class Table:
         return "\n".join([self.title, *map("  ".join, shown), *self.notes])
 
     def to_markdown(self, *, titled: bool = True) -> str:
-        """Write it in Markdown, with title and notes if `titled`.
-
-        Example:
-            >>> print(Table("Title", ["a", "b"], [["x", Cell("1", "best")]]).to_markdown())
-            **Title**
-            <BLANKLINE>
-            | a | b |
-            |---|--:|
-            | x | **1** |
-        """
+        """Write it in Markdown, with title and notes if `titled`."""
         dividers = "|".join("--:" if side == "r" else "---" for side in self.alignment())
         rows = [map(escape_markdown, self.columns)]
         rows += [map(Cell.to_markdown, row) for row in self.cells()]
@@ -171,14 +129,11 @@ class Table:
             f'<th scope="col" class="{side}">{escape(name)}</th>'
             for side, name in zip(sides, self.columns, strict=True)
         ]
-        rows = [
-            "".join(
-                _html_cell(*pair, first=not n)
-                for n, pair in enumerate(zip(row, sides, strict=True))
-            )
-            for row in self.cells()
-        ]
-        body = "".join(f"<tr>{row}</tr>\n" for row in rows)
+        body = ""
+        for row in self.cells():
+            cells = zip(row, sides, strict=True)
+            content = "".join(_html_cell(*pair, first=not n) for n, pair in enumerate(cells))
+            body += f"<tr>{content}</tr>\n"
         notes = "".join(f'\n<p class="notes">{escape(note)}</p>' for note in self.notes)
         return (
             f'<div class="scroll" role="region" tabindex="0" aria-labelledby="{key}">\n<table>'
@@ -217,19 +172,10 @@ def text_of(value: Any, digits: int = 4) -> str:
 
 
 def legend(names: Iterable[str], *more: str) -> str:
-    """Explain the metrics of a table in one line, each once.
-
-    Args:
-        names: Metrics, such as "NDCG@10" or "AUC".
-        more: Further explanations.
-
-    Example:
-        >>> legend(["MAP@5", "MAP@10"], "* = the best")
-        'MAP@N = mean average precision of the first N; * = the best.'
-    """
+    """Explain metrics such as "NDCG@10" in one line, each kind once, and further explanations."""
     kinds = dict.fromkeys(name.partition("@")[0] for name in names)
-    return "; ".join([*(f"{_title(kind)} = {MEANINGS[kind]}" for kind in kinds), *more]) + "."
-
-
-def _title(kind: str) -> str:
-    return kind if kind in _WITHOUT_LENGTH else f"{kind}@N"
+    meanings = [
+        f"{kind} = {MEANINGS[kind]}" if kind == "AUC" else f"{kind}@N = {MEANINGS[kind]}"
+        for kind in kinds
+    ]
+    return "; ".join([*meanings, *more]) + "."

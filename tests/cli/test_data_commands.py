@@ -28,6 +28,8 @@ def test_info_counts_what_the_file_holds(answer: Answer, log_file: Path) -> None
     assert found["items"] == frame["item_id"].n_unique()
     assert found["interactions"] == len(frame)
     assert found["ratings"]
+    assert found["first_time"] == str(frame["timestamp"].min())
+    assert found["last_time"] == str(frame["timestamp"].max())
     assert found["report"][0] == {"step": "read", "rows": len(frame)}
 
 

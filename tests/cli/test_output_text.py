@@ -107,7 +107,7 @@ def test_study_without_a_name_lists_them_and_shows_a_file_that_is_one(command: C
     assert ", ".join(available_studies()) in text
     assert study_example() in text
     study = Study.from_dict(tomllib.loads(study_example()))
-    assert study.models[0].choices() == [{"learning_rate": 0.02}, {"learning_rate": 0.05}]
+    assert study.models[0].grid == {"learning_rate": [0.02, 0.05]}
     known = set(re.findall(r"^\[?\[?([a-z_]+)", study_example(), re.MULTILINE))
     assert {
         "title",

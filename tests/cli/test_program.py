@@ -92,6 +92,7 @@ def test_wrong_input_ends_with_code_2_and_one_sentence() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("transcf: ")
     assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("[docs: start/your-data]\n")
 
 
 def test_wrong_usage_ends_with_code_2() -> None:

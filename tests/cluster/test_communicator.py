@@ -27,13 +27,13 @@ from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.mixture.batches import Events
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import FitOptions
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.triples import Problem, StratumLayout
 from transcf.parallel import use_threads
 
 SOLVERS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "transcf": (FastSolver, {"recency": 2.0}),
-    "transcf-dot": (FastSolver, {}),
+    "transcf": (TransCFSolver, {"recency": 2.0}),
+    "transcf-dot": (TransCFSolver, {}),
     "bpr": (LogisticSolver, {"samples_per_user": 7}),
     "aobpr": (AdaptiveSolver, {}),
     "cml": (HingeSolver, {"recency": 2.0, "samples_per_user": 7}),
@@ -54,7 +54,7 @@ def log() -> Interactions:
 
 def few_in_a_block(solver: Any, problem: Problem, settings: Any) -> StratumLayout:
     """Blocks of about fifty items: there are more of them than groups."""
-    width = 48 if solver is FastSolver else 16
+    width = 48 if solver is TransCFSolver else 16
     layout: StratumLayout = solver.layout(problem, settings, 50 * width * 4)
     assert layout.n_blocks > layout.n_groups
     return layout

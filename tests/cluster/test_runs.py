@@ -115,9 +115,10 @@ def test_two_workers_one_of_whom_is_killed_try_the_same(split: Split, tmp_path: 
     killed = []
 
     def kill_one(known: Tuning) -> None:
-        if len(known.trials) == 3:
-            killed.append(processes_called("ray::run_or_refuse")[0])
-            os.kill(killed[0], signal.SIGKILL)
+        running = processes_called("ray::run_or_refuse")  # none, between two trials
+        if len(known.trials) >= 2 and running and not killed:
+            killed.append(running[0])
+            os.kill(running[0], signal.SIGKILL)
 
     store = tmp_path / "runs"
     found = tune(split, "bpr", **asked, cluster=TWO, on_trial=kill_one, store=store)
@@ -226,7 +227,7 @@ def test_several_processes_need_a_store_and_ray(
 @pytest.mark.usefixtures("session")
 def test_a_process_has_one_cluster() -> None:
     known = ray.get_runtime_context().gcs_address
-    for address in (None, "auto", known, known.replace("127.0.0.1", "localhost")):
+    for address in (None, "auto", known):
         Session(address, 1).close()
     assert ray.is_initialized(), "whose it is not does not end it"
     host, _, port = known.rpartition(":")

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from transcf.data.ids import Id, IdMap
-from transcf.data.interactions import Interactions
-from transcf.data.side import mutual_links
+from transcf.data.interactions import Interactions, mutual_links
 
 Pairs = Iterable[tuple[Id, Id]]
 

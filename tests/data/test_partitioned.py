@@ -19,7 +19,7 @@ FEW = {"partitions": 5}
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transcf.data.partitioning.CHUNK_ROWS", 37)
+    monkeypatch.setattr("transcf.data.partitioned.CHUNK_ROWS", 37)
 
 
 def events(seed: int, *, text: bool = False) -> pl.DataFrame:

@@ -108,13 +108,23 @@ def test_sparse_matrix_values_are_ratings_unless_all_one():
 
 
 @pytest.mark.parametrize(
-    "header", ["User-ID;ISBN;Book-Rating", "UID|Item|Stars", "user,asin,score"]
+    "header",
+    ["User-ID;ISBN;Book-Rating", "UID|Item|Stars", "user,asin,score", "Client ID,SKU,Rating"],
 )
 def test_usual_names_and_separators_are_found(tmp_path, header):
     separator = next(mark for mark in ";|," if mark in header)
     path = tmp_path / "log.csv"
     path.write_text("\n".join([header, separator.join(["1", "034545104X", "5"])]))
     assert read_interactions(path).to_frame().rows() == [(1, "034545104X", 5.0)]
+
+
+def test_less_usual_names_give_way_to_usual_ones():
+    shop = pl.DataFrame({"customer": [1], "sku": ["a"], "when": ["2020-02-03"]})
+    assert read_interactions(shop).to_frame().rows() == [(1, "a", datetime(2020, 2, 3))]
+    both = shop.with_columns(product_id=7, time=5)
+    assert read_interactions(both).to_frame().rows() == [(1, 7, 5)]
+    with pytest.raises(DataError, match="several columns"):
+        read_interactions(shop.with_columns(stockcode=7))
 
 
 def test_columns_can_be_named(tmp_path):
@@ -145,6 +155,7 @@ def test_whole_floats_are_integers_and_typed_text_stays_text():
         "2020-02-03 04:05:06.5",
         "2020-02-03T06:05:06.500+02:00",
         "2020-02-02T23:05:06.5-0500",
+        "2020-02-03 04:05:06.5 UTC",
     ],
 )
 def test_iso_times_are_microseconds_since_1970(text):

@@ -231,6 +231,12 @@ def test_one_reading_of_categories_for_models_and_services(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("names", ["sku,title", "id,sku", "product_id,sku"])
+def test_the_id_column_of_items_has_a_usual_name(tmp_path, names):
+    (tmp_path / "items.csv").write_text(f"{names}\n007,Up\n")
+    assert list(read_item_metadata(tmp_path / "items.csv")) == ["007"]
+
+
 def test_items_for_a_service_may_hold_columns_of_any_kind(tmp_path):
     rows = [f"{n},{n},{n},\u0663" for n in range(1, 300)] + ["300,word,2.5,x"]
     for name in ("items[1].csv", "items1.csv"):

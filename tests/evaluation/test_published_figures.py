@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transcf.data.datasets.authors_format import read_prepared_split
+from transcf.data.datasets.parsers import read_prepared_split
 from transcf.evaluation import evaluate
 from transcf.models.registry import create
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from itertools import combinations
 from typing import Any
+
+import polars as pl
+
+from transcf.experiments.results import CandidateResult, Comparison, Results, RunResult
+from transcf.experiments.run import EvalConfig
 
 _METRICS = ("HitRate@10", "NDCG@10")
 
@@ -70,3 +76,37 @@ RESULTS: dict[str, Any] = {
     "metrics": list(_METRICS),
     "datasets": [_table("one", MODELS), _table("two", MODELS[2:])],
 }
+
+
+def results_of(content: dict[str, Any]) -> Results:
+    """Return the results that have a JSON form."""
+    tables = [_comparison(table) for table in content["datasets"]]
+    return Results(
+        content["study"], content["title"], content["metrics"], tables, content["command"]
+    )
+
+
+def _comparison(table: dict[str, Any]) -> Comparison:
+    found = Comparison(
+        table["dataset"],
+        EvalConfig(table["protocol"]),
+        table["metric"],
+        [_candidate(model) for model in table["models"]],
+        table["failures"],
+        table["split"],
+        {"published": table["published"]},
+    )
+    # The figures of users, which tests are made of, are not in the JSON form.
+    vars(found)["tests"] = pl.DataFrame(table["tests"])
+    return found
+
+
+def _candidate(model: dict[str, Any]) -> CandidateResult:
+    names = {"model": "name", "class": "kind", "bytes": "size", "spent_seconds": "spent"}
+    values = {names.get(key, key): value for key, value in model.items()}
+    values["trials"] = [
+        RunResult(model["class"], trial["parameters"], validation=trial["validation"])
+        for trial in model.get("trials", ())
+    ]
+    assert values.keys() <= {one.name for one in fields(CandidateResult)}
+    return CandidateResult(**values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import transcf
 from transcf.cli.app import app
 from transcf.errors import DataError, EvaluationError, ModelFileError, ParameterError
 from transcf.experiments.auto_report import AutoResult
+from transcf.experiments.store import RunLockedError, Store
 from transcf.models.base import Recommender
 
 #: Quick models, and enough time for all of them on any machine.
@@ -61,6 +64,14 @@ def test_a_model_of_co_occurrence_wins_where_popularity_says_nothing() -> None:
     assert against["p"] < 0.001
     listed = result.model.recommend("u1", k=2)["item_id"].to_list()
     assert all(8 <= int(item[1:]) < 16 for item in listed)  # the items that it does not have yet
+
+
+@pytest.mark.parametrize("name", ["slim", "sequential-rules", "ials"])
+def test_the_report_of_any_winner_can_be_written(name: str) -> None:
+    """Only a blend has weights to list; a fact of SLIM has the same name."""
+    result = found(grouped(), models=[name], minutes=0.5)
+    assert name in result.to_markdown()
+    assert result.report["winner"]["weights"] is None
 
 
 def test_recent_items_win_where_popularity_moves() -> None:
@@ -202,6 +213,22 @@ def test_a_second_call_takes_stored_runs(tmp_path: Path, fits: list[str]) -> Non
     assert all(one["stored"] for one in second.report["tried"])
 
 
+def test_runs_that_another_process_computes_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They might take longer than the time limit."""
+
+    @contextmanager
+    def locked(store: Store, key: object, *, wait: bool = False) -> Iterator[None]:
+        assert not wait
+        raise RunLockedError("Another process computes it.")
+        yield
+
+    monkeypatch.setattr(Store, "lock", locked)
+    result = found(grouped(), store=tmp_path / "runs", models=["itemknn"])
+    assert result.report["winner"]["name"] == "itemknn"
+
+
 def test_a_finished_search_is_read_from_its_folder(tmp_path: Path, fits: list[str]) -> None:
     first = found(grouped(), out=tmp_path / "model", models=["itemknn"])
     fits.clear()
@@ -248,6 +275,8 @@ def test_the_report_is_stored_with_the_model(tmp_path: Path) -> None:
     rivals = [one["model"] for one in report["tests"]]
     assert rivals[-1] == "popularity"
     assert len(rivals) == 2
+    compared = result.model.report_["held_out_metric"]
+    assert compared["model"] == report["test"]["mean"] > compared["popularity"]
     text = (tmp_path / "shop.report.md").read_text()
     for part in (report["winner"]["name"], "popularity", "Test part", "One list takes"):
         assert part in text
@@ -267,6 +296,10 @@ def test_the_command_prints_and_writes(tmp_path: Path, monkeypatch: pytest.Monke
     refused = CliRunner().invoke(app, [*words, "--metric", "Recall@10"])
     assert refused.exit_code == 2
     assert "--overwrite" in refused.stderr
+    for number in ("0", "-inf", "nan"):
+        refused = CliRunner().invoke(app, [*words, f"--minutes={number}"])
+        assert refused.exit_code == 2
+        assert "minutes" in refused.stderr
 
 
 @pytest.mark.parametrize(

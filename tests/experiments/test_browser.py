@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.browser import visit
-from tests.experiments.stored_results import RESULTS
+from tests.experiments.stored_results import RESULTS, results_of
 
 from transcf.experiments.report import page_of
-from transcf.experiments.results import Results
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    (path,) = page_of(Results.from_dict(RESULTS)).write(tmp_path_factory.mktemp("page") / "r.html")
+    (path,) = page_of(results_of(RESULTS)).write(tmp_path_factory.mktemp("page") / "r.html")
     return path
 
 

@@ -8,11 +8,10 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from tests.experiments.stored_results import RESULTS
+from tests.experiments.stored_results import RESULTS, results_of
 
 from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
-from transcf.errors import DataError
 from transcf.experiments import report
 from transcf.experiments.results import Results
 from transcf.experiments.study import Study, run_study
@@ -20,16 +19,16 @@ from transcf.experiments.study import Study, run_study
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    return Results.from_dict(RESULTS)
+    return results_of(RESULTS)
 
 
-def test_results_are_read_as_they_were_written(results: Results, tmp_path: Path) -> None:
+def test_results_are_written_as_json(results: Results, tmp_path: Path) -> None:
     results.write(tmp_path / "r.json")
-    assert Results.read(tmp_path / "r.json").content == RESULTS
-    for bad in ("[]", "{", '{"format": 1}', json.dumps({**RESULTS, "format": 99})):
-        (tmp_path / "bad.json").write_text(bad)
-        with pytest.raises(DataError, match=r"bad\.json"):
-            Results.read(tmp_path / "bad.json")
+    written = json.loads((tmp_path / "r.json").read_text())
+    assert written.keys() == RESULTS.keys()
+    for table, expected in zip(written["datasets"], RESULTS["datasets"], strict=True):
+        for model, before in zip(table["models"], expected["models"], strict=True):
+            assert {**model, "trials": ()} == {**model, **before, "trials": ()}
 
 
 def test_published_figures_stand_beside_no_other_kind_of_ranking(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_models_that_differ_in_two_settings_make_a_grid_of_test_figures() -> Non
         for b in (0.0, 0.5)
     ]
     content["datasets"][0]["tests"] = []
-    outcome = Results.from_dict(content).tables[0]
+    outcome = results_of(content).tables[0]
     _, grid = [one for one in report.charts_of(outcome) if "Validation" not in one.title]
     assert grid.title == "NDCG@10 of CML on one (paper)"
     assert grid.alt.index("reg_a 0.0") < grid.alt.index("reg_a 1.0"), "numbers come in order"

@@ -80,6 +80,18 @@ def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
     assert found.tests["mean_b"].item() == pytest.approx(sum(means) / 2)
 
 
+def test_tests_of_a_complete_table_are_made_once(folder) -> None:
+    """They take seconds where there are many models and users, and results are written often."""
+    seen = []
+    protocols = ["leave-last-out", "leave-last-out-no-refit"]
+    plan = study(folder, datasets=[{"name": folder, "protocols": protocols}])
+    found = run_study(plan, on_result=seen.append)
+    assert [len(tables) for tables in seen] == [1, 1, 2, 2]
+    assert [len(tables[-1].runs) for tables in seen] == [1, 2, 1, 2]
+    assert all(tables[0] is found[0] for tables in seen[1:])
+    assert seen[-1][1] is found[1]
+
+
 def test_a_single_model_has_no_pairs(folder) -> None:
     (found,) = run_study(study(folder, models=[{"name": "popularity"}], metrics=["NDCG@10"]))
     assert found.tests.is_empty()
@@ -162,7 +174,7 @@ def test_what_cannot_be_understood_is_refused_at_once(changes, message) -> None:
 )
 def test_settings_are_checked_before_data_is_opened(model, message) -> None:
     with pytest.raises(ParameterError, match=message):
-        list(run_study(study("nowhere", models=[{"name": "popularity"}, model])))
+        run_study(study("nowhere", models=[{"name": "popularity"}, model]))
 
 
 @pytest.mark.parametrize("name", available_studies())
@@ -174,7 +186,7 @@ def test_the_studies_of_the_library_are_sound(name, monkeypatch) -> None:
 
     monkeypatch.setattr(studies, "_split", opened)
     with pytest.raises(DataError, match="opened"):
-        next(run_study(load_study(name)))
+        run_study(load_study(name))
 
 
 def test_published_figures_need_the_authors_split(tmp_path, monkeypatch) -> None:
@@ -182,7 +194,7 @@ def test_published_figures_need_the_authors_split(tmp_path, monkeypatch) -> None
     (tmp_path / "ciao").mkdir()
     (tmp_path / "ciao" / "rating.mat").write_bytes(b"raw")
     with pytest.raises(DataError, match="LOO"):
-        list(run_study(study("ciao", protocol="paper")))
+        run_study(study("ciao", protocol="paper"))
 
 
 def test_a_part_of_a_study_is_the_same_as_in_the_whole(folder) -> None:
@@ -203,7 +215,7 @@ def test_a_dataset_names_its_own_protocols(tmp_path) -> None:
     datasets = [{"name": str(path), "core": 3, "protocols": ["temporal", "leave-last-out"]},
                 {"name": str(path)}]  # fmt: skip
     plan = study("", protocol="leave-last-out-no-refit", datasets=datasets, seeds=1)
-    found = list(run_study(plan))
+    found = run_study(plan)
     names = ["temporal", "leave-last-out", "leave-last-out-no-refit"]
     assert [each.config.protocol for each in found] == names
     core = k_core(log, 3, 3)
@@ -276,7 +288,7 @@ def test_a_model_may_be_in_the_tables_of_some_protocols_only(folder) -> None:
     names = [[done.name for done in each.runs] for each in found]
     assert names == [["popularity", "random"], ["popularity"]]
     only = study(folder, models=models[1:], datasets=datasets)
-    assert len(list(run_study(only))) == 1, "no table without models"
+    assert len(run_study(only)) == 1, "no table without models"
 
 
 def test_a_model_may_be_in_the_tables_of_some_datasets(tmp_path) -> None:
@@ -288,7 +300,7 @@ def test_a_model_may_be_in_the_tables_of_some_datasets(tmp_path) -> None:
     plan = study("", datasets=datasets, models=models, seeds=1)
     named = [[done.name for done in found.runs] for found in run_study(plan)]
     assert named == [["popularity"], ["popularity", "random"]]
-    assert len(list(run_study(plan.only([str(paths[0])], None)))) == 1
+    assert len(run_study(plan.only([str(paths[0])], None))) == 1
     models[1]["datasets"] = ["elsewhere"]
     with pytest.raises(ParameterError, match="no dataset 'elsewhere'"):
         study("", datasets=datasets, models=models)

@@ -305,7 +305,7 @@ def slowly(store, key, result, about):
     write(store, key, result, about)
 
 Store.write = slowly
-list(run_study(Study.from_dict(json.loads(sys.argv[1])), store=Store(sys.argv[2])))
+run_study(Study.from_dict(json.loads(sys.argv[1])), store=Store(sys.argv[2]))
 """
 
 

@@ -1,18 +1,16 @@
-"""Stored runs that were damaged or forged: the other runs are listed, and nothing blocks."""
+"""Stored runs that were damaged: the other runs are listed, and nothing blocks."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.hostile._corruption import GONE, KINDS, NESTED, changed, forged_tables, nested, places
-from tests.hostile._outcomes import FUZZ, Answered, checked_sentence, outcome_of
+from tests.hostile._corruption import GONE
+from tests.hostile._outcomes import checked_sentence, outcome_of
 from typer.testing import CliRunner, Result
 
 from transcf import leave_one_out, synthesize
@@ -20,9 +18,6 @@ from transcf.cli.app import app
 from transcf.experiments.experiment import Candidate, Experiment
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
-
-#: Kinds of values; all of them with `make fuzz`.
-FEW = KINDS if FUZZ else ("null", "huge int", "nan", "string", "list", "dict", NESTED, GONE)
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +49,6 @@ def command(store: Path, *words: object) -> Result:
     return done
 
 
-def check(store: Path, key: str) -> None:
-    """Read a run; if that works, list and show it, too."""
-    if isinstance(outcome_of("runs", lambda: Store(store).read(key)), Answered):
-        assert command(store, "list").exit_code == 0
-        assert command(store, "show", key).exit_code == 0
-
-
 def check_commands(store: Path, key: str) -> None:
     """List and show: the run that was not touched is there, and at most one line on the other."""
     listed = command(store, "list", "--json")
@@ -72,46 +60,6 @@ def check_commands(store: Path, key: str) -> None:
     for words in ((), ("--json",)):
         shown = command(store, "show", key, *words)
         assert shown.exit_code == (0 if len(models) == 2 else 2)
-
-
-def signed(head: Any) -> bytes:
-    """Write `run.json` with the checksum of its body made right."""
-    if isinstance(head, dict) and "run" in head and head.get("sha256") is not None:
-        body = json.dumps(head["run"], indent=2)
-        digest = hashlib.sha256(nested(body.encode())).hexdigest()
-        head = {**head, "sha256": digest, "run": head["run"]}
-    return nested(json.dumps(head, indent=2).encode() + b"\n")
-
-
-def test_every_value_of_a_run(kept: tuple[Path, str], store: Path) -> None:
-    key = kept[1]
-    path = store / key[:2] / key / "run.json"
-    head = json.loads(path.read_bytes())
-    assert signed(head) == path.read_bytes(), "this is how entries are signed"
-    ways = places(head)[1:]
-    if not FUZZ:  # settings are all read in the same way
-        ways = [way for way in ways if not {"settings", "parameters"} & {*way[:-1]}]
-    for way in ways:
-        for kind in FEW:
-            path.write_bytes(signed(changed(head, way, KINDS[kind])))
-            try:
-                check(store, key)
-            except AssertionError as error:
-                raise AssertionError(f"{way} is {kind}: {error}") from error
-
-
-def test_forged_figures_of_users(kept: tuple[Path, str], store: Path) -> None:
-    key = kept[1]
-    folder = store / key[:2] / key
-    head = json.loads((folder / "run.json").read_bytes())
-    for what, content in forged_tables((folder / "users.parquet").read_bytes()):
-        (folder / "users.parquet").write_bytes(content)
-        head["run"]["files"]["users.parquet"] = hashlib.sha256(content).hexdigest()
-        (folder / "run.json").write_bytes(signed(head))
-        try:
-            check(store, key)
-        except AssertionError as error:
-            raise AssertionError(f"{what}: {error}") from error
 
 
 def _replaced(path: Path, make: Callable[[Path], object]) -> None:

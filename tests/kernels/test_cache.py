@@ -40,22 +40,23 @@ import numpy as np
 import scipy.sparse as sp
 {imports}
 from transcf.models.triples import Problem
-from transcf.models.transcf.solver_fast import FastSolver
-from transcf.models.transcf.solver_fast import TransCFSettings
+from transcf.models.transcf.solver import TransCFSolver
+from transcf.models.transcf.solver import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
 problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)
 settings = TransCFSettings(variant="{form}", dim=4)
-solver = FastSolver(problem, settings)
+solver = TransCFSolver(problem, settings)
 solver.run_epoch(1)
 print(solver.tensors()["item_vectors"].sum())
 """
 #: Prints whether a kernel was loaded from disk or compiled.
 LOAD = """
 import numpy as np
-from transcf.kernels.sorting import count_keys
-count_keys(np.zeros(3, np.int32), 1)
-print("loaded" if count_keys.stats.cache_hits else "compiled")
+from transcf.kernels.sorting import place_by_item
+rows, places = np.zeros(3, np.int32), np.zeros(1, np.int64)
+place_by_item(rows, rows, places, np.zeros(3, np.uint64))
+print("loaded" if place_by_item.stats.cache_hits else "compiled")
 """
 
 

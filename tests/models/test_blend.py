@@ -32,8 +32,7 @@ from transcf.errors import (
 )
 from transcf.experiments.run import fit_for_use
 from transcf.models.base import Recommender
-from transcf.models.blend import Part, read_parts
-from transcf.models.blended import Blended, CachedScorer, search
+from transcf.models.blend import Blended, CachedScorer, Part, read_parts, search
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval.scorer import Scorer

@@ -16,7 +16,9 @@ from transcf import Interactions, TransCFMixture, leave_one_out, read_interactio
 from transcf.data.csr import Csr, Histories
 from transcf.errors import EvaluationError
 from transcf.evaluation import held_out_ranks
+from transcf.kernels.ahead import Job
 from transcf.models.fitted import TrainingData
+from transcf.models.mixture import model as model_module
 from transcf.models.mixture import scoring
 from transcf.models.mixture.fitted import Mixture
 from transcf.parallel import use_threads
@@ -385,3 +387,22 @@ def test_saved_models_have_the_nearest_items(model: TransCFMixture, tmp_path: Pa
     np.testing.assert_array_equal(near.items, stored["neighbor_items"])
     assert "neighbor_items" not in learned_by(loaded).arrays()
     assert loaded.recommend(k=5).equals(model.recommend(k=5))
+
+
+@pytest.mark.parametrize("case", ["a single item", "a first user without events"])
+def test_what_is_compiled_ahead_is_found_with_any_log(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which the first fit of an installation does."""
+    jobs = list[Job]()
+    monkeypatch.setattr(model_module, "is_first_use", lambda kernel: True)
+    monkeypatch.setattr(scoring, "compile_ahead", lambda found, urgent: jobs.extend(found))
+    events = pl.DataFrame({"user": [1, 2, 2, 3, 3], "item": [1, 1, 2, 1, 2]})
+    log = read_interactions(events)
+    if case == "a single item":
+        log = read_interactions(events.filter(pl.col("item") == 1))
+    else:
+        log = log.select(log.user_rows > 0)
+    model = TransCFMixture(dim=4, epochs=1).fit(log)
+    assert len(jobs) == 6
+    assert len(model.recommend(3, k=1, exclude_seen=False)) == 1

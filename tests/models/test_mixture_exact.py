@@ -1,14 +1,16 @@
-"""The mixture's exact solver against the formula, and the fast one against it."""
+"""Plain training of the mixture against the formula, and the library's against it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.models.mixture_exact import ExactMixtureTraining, MixtureVectors, add_gradient
 
 from transcf import Interactions, TransCFMixture, synthesize
-from transcf.models.mixture.exact import MixtureVectors, add_gradient
+from transcf.models.mixture import model as mixture_model
 from transcf.models.mixture.training import score_config
 
 SMALL: dict[str, Any] = {"dim": 6, "epochs": 1, "batch_events": 200}
@@ -23,6 +25,18 @@ def vectors_of(model: TransCFMixture) -> list[np.ndarray]:
     names = ["user_vectors_", "item_vectors_"]
     names += ["item_bias_"] + ["history_vectors_"] * (not model.tie_item_vectors)
     return [getattr(model, name) for name in names]
+
+
+@pytest.fixture
+def fit_exactly(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TransCFMixture]:
+    """Return a function that fits a model by the plain training."""
+
+    def fit(log: Interactions, **settings: Any) -> TransCFMixture:
+        with monkeypatch.context() as patch:
+            patch.setattr(mixture_model, "MixtureTraining", ExactMixtureTraining)
+            return TransCFMixture(**SMALL, **settings).fit(log)
+
+    return fit
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
@@ -60,16 +74,18 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     ],
 )
 def test_with_all_negatives_the_fast_solver_learns_the_same(
-    log: Interactions, changes: dict[str, Any]
+    log: Interactions, fit_exactly: Callable[..., TransCFMixture], changes: dict[str, Any]
 ) -> None:
-    fast, exact = (TransCFMixture(**SMALL, **changes, solver=s).fit(log) for s in ("fast", "exact"))
+    fast, exact = TransCFMixture(**SMALL, **changes).fit(log), fit_exactly(log, **changes)
     for ours, theirs in zip(vectors_of(fast), vectors_of(exact), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-def test_with_drawn_negatives_it_comes_nearer_the_more_there_are(log: Interactions) -> None:
+def test_with_drawn_negatives_it_comes_nearer_the_more_there_are(
+    log: Interactions, fit_exactly: Callable[..., TransCFMixture]
+) -> None:
     """A softmax over some items is not that over all on average, but approaches it."""
-    exact = vectors_of(TransCFMixture(**SMALL, solver="exact").fit(log))
+    exact = vectors_of(fit_exactly(log))
     away = []
     for drawn in (5, 20, 40):
         fast = vectors_of(TransCFMixture(**SMALL, shared_negatives=drawn).fit(log))

@@ -16,7 +16,7 @@ from transcf.kernels.adam import FIRST, AdamState
 from transcf.kernels.mixture import CHUNK, MixtureParams
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_context import REACH
-from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
+from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.mixture import MixtureSettings
 from transcf.models.mixture.batches import BatchSampler, Buffers, Events, Shards
@@ -100,11 +100,11 @@ def step_on(
     sizes = (len(histories.items), n_drawn, n_items, padded_width(dim))
     memory = Buffers.of(*sizes, has_users=has_users)
     memory = lay_out(memory) if lay_out else memory
-    rules = Rules(n_drawn, oracle.tied, power=1, user_rate=1.0, has_users=has_users)
+    step_config = StepConfig(n_drawn, oracle.tied, power=1, user_rate=1.0, has_users=has_users)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     plan = sampler.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
-    epoch = MixtureEpoch(config, rules, log, plan, np.zeros(1), params)
+    epoch = MixtureEpoch(config, step_config, log, plan, np.zeros(1), params)
     run_batches(epoch, *memory, losses, 0, 1)
     found = {
         name: getattr(params, name).means[..., : getattr(oracle, name).shape[-1]] / (1 - FIRST)
@@ -228,9 +228,9 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
         moving(none), moving(none[:30]), moving(none[:30]), AdamState(*np.zeros((3, 30)))
     )
     params = params._replace(bias=AdamState(*(part.astype(np.float32) for part in params.bias)))
-    rules = Rules(n_drawn, tied=False, power=0, user_rate=1.0)
+    step_config = StepConfig(n_drawn, tied=False, power=0, user_rate=1.0)
     found = np.zeros(n_items)
-    parts = config, rules, sampler.log
+    parts = config, step_config, sampler.log
     for epoch in range(draws):
         plan, losses = sampler.deal(seed=0, epoch=epoch), np.zeros((1, SHARDS))
         run_batches(MixtureEpoch(*parts, plan, np.zeros(1), params), *memory, losses, 0, 1)

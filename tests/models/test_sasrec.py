@@ -223,7 +223,7 @@ def test_it_learns_sequences(loss: str) -> None:
     table = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
     split = split_log(table, "sequential")
     model = SASRec(
-        dim=16, epochs=40, learning_rate=0.02, loss=loss, negatives=10, batch_size=64, dropout=0.1,
+        dim=16, epochs=60, learning_rate=0.02, loss=loss, negatives=10, batch_size=64, dropout=0.1,
         event_weights=EventWeights(trend=0),
     )  # fmt: skip
     found = evaluate(model.fit(split.train), split, "sequential").metrics["HitRate@10"].mean

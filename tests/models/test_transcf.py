@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
 import pytest
+from tests.models import transcf_exact
+from tests.models.transcf_exact import ExactSolver
 
 from transcf.data import leave_one_out, synthesize
 from transcf.data.interactions import Interactions
@@ -22,8 +23,9 @@ from transcf.evaluation import evaluate
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.registry import create, load, preset, presets
 from transcf.models.training import Epoch, FitOptions
-from transcf.models.transcf import TransCF, solver_exact
-from transcf.models.transcf.solver_fast import FastSolver
+from transcf.models.transcf import TransCF
+from transcf.models.transcf import model as transcf_model
+from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]
@@ -47,7 +49,7 @@ def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
-    solver = FastSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
+    solver = TransCFSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
     assert solver._layout.n_groups >= 6
     sums = set()
     for threads in (1, 2, 3):
@@ -125,15 +127,15 @@ def test_later_divergence_keeps_the_finite_model_before_it(
     log: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound = TransCF(dim=8, epochs=4).fit(log)
-    whole_epoch = FastSolver.run_epoch
+    whole_epoch = TransCFSolver.run_epoch
 
-    def poisoned(solver: FastSolver, number: int) -> object:
+    def poisoned(solver: TransCFSolver, number: int) -> object:
         stats = whole_epoch(solver, number)
         if number == 3:
             solver.tensors()["item_vectors"][2, 1] = np.nan
         return stats
 
-    monkeypatch.setattr(FastSolver, "run_epoch", poisoned)
+    monkeypatch.setattr(TransCFSolver, "run_epoch", poisoned)
     model = TransCF(dim=8, epochs=4)
     with pytest.raises(DivergenceError, match="epoch 3"):
         model.fit(log)
@@ -194,12 +196,19 @@ def test_items_without_training_interactions_are_never_ranked_or_scored(log: Int
 BRIEFLY = {"dim": 16, "learning_rate": 0.02, "epochs": 12, "samples_per_user": 50}
 
 
-def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
+def use_solver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Train by the library's solver or by the plain one."""
+    kind = {"fast": TransCFSolver, "exact": ExactSolver}[name]
+    monkeypatch.setattr(transcf_model, "TransCFSolver", kind)
+
+
+def test_the_exact_solver_learns_what_the_fast_one_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight seeds: the mean difference is none, and one of a sixth would show."""
     split = leave_one_out(synthesize(users=120, items=60, interactions=2500, seed=1))
 
     def figure(solver: str, seed: int) -> float:
-        model = TransCF.paper(solver=solver, random_state=seed, **BRIEFLY).fit(split.train)
+        use_solver(monkeypatch, solver)
+        model = TransCF.paper(random_state=seed, **BRIEFLY).fit(split.train)
         return evaluate(model, split).metrics["NDCG@10"].mean
 
     fast, slow = np.array([[figure(s, n) for n in range(8)] for s in ("fast", "exact")])
@@ -213,21 +222,14 @@ def test_the_exact_solver_learns_what_the_fast_one_learns() -> None:
 
 def test_the_losses_of_both_solvers_fall_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """With small batches, since the fast solver takes a step after every triple."""
-    monkeypatch.setattr(solver_exact, "BATCH", 100)
+    monkeypatch.setattr(transcf_exact, "BATCH", 100)
     split = leave_one_out(synthesize(users=120, items=60, interactions=2500, seed=1))
-    curves = {
-        solver: np.mean(
-            [
-                TransCF.paper(solver=solver, random_state=seed, **BRIEFLY)
-                .fit(split.train)
-                .history_["loss"]
-                .to_numpy()
-                for seed in range(2)
-            ],
-            axis=0,
-        )
-        for solver in ("fast", "exact")
-    }
+    curves = {}
+    for solver in ("fast", "exact"):
+        use_solver(monkeypatch, solver)
+        models = [TransCF.paper(random_state=seed, **BRIEFLY) for seed in range(2)]
+        losses = [model.fit(split.train).history_["loss"].to_numpy() for model in models]
+        curves[solver] = np.mean(losses, axis=0)
     assert curves["exact"][-1] < 0.6 * curves["exact"][0]
     np.testing.assert_allclose(curves["fast"], curves["exact"], rtol=0.1)
 
@@ -241,11 +243,14 @@ def test_bounds_keep_vectors_in_the_unit_ball(log: Interactions) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("solver", ["fast", "exact"])
-def test_high_rates_do_not_diverge(variant: str, solver: Literal["fast", "exact"]) -> None:
+def test_high_rates_do_not_diverge(
+    monkeypatch: pytest.MonkeyPatch, variant: str, solver: str
+) -> None:
     """Long histories and many triples an epoch: vectors must not leave the ball for good."""
+    use_solver(monkeypatch, solver)
     crowd = synthesize(users=150, items=300, interactions=9000, seed=3)
     model = TransCF.paper(
-        variant=variant, solver=solver, dim=8, learning_rate=0.1, samples_per_user=300, epochs=2
+        variant=variant, dim=8, learning_rate=0.1, samples_per_user=300, epochs=2
     ).fit(crowd)
     assert np.isfinite(model.history_["loss"].to_numpy()).all()
     assert max(np.linalg.norm(v, axis=1).max() for v in vectors_of(model)) <= 1 + 1e-5

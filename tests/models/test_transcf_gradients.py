@@ -7,13 +7,22 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.models.transcf_exact import (
+    Averages,
+    Triples,
+    gradient,
+    look_up,
+    losses,
+    parameters_of,
+    tensors_of,
+)
 
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models.transcf import TransCFSettings
+from transcf.models.transcf.fitted import Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver_exact import Averages, Triples, gradient, look_up, losses
-from transcf.models.transcf.solver_fast import BIAS_RATE, FastSolver, Parameters
+from transcf.models.transcf.solver import BIAS_RATE, TransCFSolver
 from transcf.models.triples import Problem
 
 # "emb" has the score of "translation".
@@ -206,11 +215,11 @@ def flat(parts: tuple[Array, ...]) -> Array:
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-def after_epoch(solver: FastSolver, parameters: Parameters, number: int) -> Parameters:
+def after_epoch(solver: TransCFSolver, parameters: Parameters, number: int) -> Parameters:
     """Return what an epoch makes of parameters."""
-    solver.load_tensors(parameters.tensors())
+    solver.load_tensors(tensors_of(parameters))
     solver.run_epoch(number)
-    return Parameters.of(solver.tensors())
+    return parameters_of(solver.tensors())
 
 
 def measured_shares(
@@ -223,7 +232,7 @@ def measured_shares(
     terms = expected_terms(problem, parameters, settings)
     names = [name for name, term in terms.items() if np.abs(flat(term)).max() > 0]
     expected = np.stack([flat(terms[name]) for name in names], axis=1)
-    solver = FastSolver(problem, settings, np.float64)
+    solver = TransCFSolver(problem, settings, np.float64)
     shares = []
     for epoch in range(epochs):
         after = after_epoch(solver, parameters, epoch)
@@ -282,8 +291,8 @@ class TestFastEqualsExact:
         parameters = random_parameters(problem, 3, 0.6)
         terms = expected_terms(problem, parameters, settings)
         expected = [sum(term[kind] for term in terms.values()) for kind in (0, 1)]
-        layout = FastSolver.layout(problem, settings, 12 * 3 * LANES * 4)
-        solver = FastSolver(problem, settings, np.float64, layout)
+        layout = TransCFSolver.layout(problem, settings, 12 * 3 * LANES * 4)
+        solver = TransCFSolver(problem, settings, np.float64, layout)
         assert layout.n_blocks >= 3
         epochs = [after_epoch(solver, parameters, number) for number in range(250)]
         for name, right, bound in (("users", expected[0], 0.02), ("items", expected[1], 0.1)):

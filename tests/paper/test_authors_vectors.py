@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transcf.data.datasets.authors_format import read_prepared_split
+from transcf.data.datasets.parsers import read_prepared_split
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.models.fitted import TrainingData
-from transcf.models.transcf.fitted import Translated
-from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
+from transcf.models.transcf.fitted import Parameters, Translated
+from transcf.models.transcf.solver import TransCFSettings
 from transcf.paper.closer import closer
 from transcf.paper.spaces import Pairs, Space
 

@@ -159,7 +159,7 @@ def test_a_sweep_has_a_line_for_every_combination(small: Study, found: Compariso
 
 
 def test_published_figures_are_compared_with_ours(small: Study, found: Comparison) -> None:
-    table = published_table(Results.of("small", small.title, small.metrics, [found]))
+    table = published_table(Results("small", small.title, small.metrics, [found]))
     assert table is not None
     assert len(table.rows) == 4
     ours = found.summaries[found.runs[0].name]["HitRate@10"]

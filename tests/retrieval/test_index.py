@@ -260,9 +260,9 @@ def test_files_of_others(saved: Path, tmp_path: Path) -> None:
         ItemIndex.load(tmp_path / "foreign")
     with safe_open(saved, framework="numpy") as stored:
         about = json.loads(stored.metadata()["about"])
-    about["version"] = 2
+    about["version"] = 3
     save_file(load_file(saved), tmp_path / "new", metadata={"about": json.dumps(about)})
-    with pytest.raises(ModelFileError, match="of version 2"):
+    with pytest.raises(ModelFileError, match="of version 3"):
         ItemIndex.load(tmp_path / "new")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # starlette would rather have another httpx
     from starlette.testclient import TestClient
+
+from tests.serving.processes import commands
 
 from transcf.data.interactions import Interactions
 from transcf.data.synthetic import synthesize
@@ -61,6 +64,12 @@ def open_client() -> Iterator[Callable[..., TestClient]]:
             return stack.enter_context(TestClient(app, base_url=HERE))
 
         yield start
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
+    with commands() as run:
+        yield run
 
 
 @pytest.fixture

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 
 from transcf.serving.app import create_app
@@ -33,3 +39,45 @@ def living(model: Path, **options: Any) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(10)
+
+
+def free_port() -> int:
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        port: int = some.getsockname()[1]
+        return port
+
+
+@contextmanager
+def commands() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
+    """Give a function that starts `transcf serve` and returns process and address, once ready."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(
+        *words: object, open_files: int | None = None, **environment: str
+    ) -> tuple[subprocess.Popen[str], str]:
+        port = free_port()
+        line = [sys.executable, "-m", "transcf", "serve", *map(str, words), "--port", str(port)]
+        if open_files is not None:
+            line = ["sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh", *line]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(  # type: ignore[call-overload]
+            line, start_new_session=True, env=os.environ | environment, **pipes
+        )
+        running.append(process)
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                if httpx.get(f"{address}/readyz", timeout=5).status_code == 200:
+                    return process, address
+            except httpx.TransportError:
+                assert process.poll() is None, process.stdout.read()
+                time.sleep(0.1)
+        raise AssertionError("the service does not answer")
+
+    yield run
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]

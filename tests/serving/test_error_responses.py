@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -54,6 +55,26 @@ def test_bad_requests_get_one_sentence(
     assert (answer.status_code, error["code"]) == (status, code)
     assert error["message"].endswith(".")
     assert len(error["message"]) < 400
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"user": "u005", "itm": "i01"}, "item: Field required."),
+        ({"events": [{"user": "u005"}]}, "events.0.item: Field required."),
+    ],
+)
+def test_errors_of_one_event_or_many_name_the_field(
+    shared: TestClient, sent: Any, said: str
+) -> None:
+    assert shared.post("/v1/events", json=sent).json()["error"]["message"] == said
+
+
+def test_a_body_that_is_not_declared_as_json_names_the_header(shared: TestClient) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}  # as curl -d sends it
+    answer = shared.post("/v1/session", content=b'{"session": ["i01"]}', headers=headers)
+    assert answer.status_code == 422
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +162,9 @@ def test_nothing_is_loaded_from_elsewhere(shared: TestClient) -> None:
         text = shared.get(path).text
         assert "//" not in text.replace("http://127.0.0.1", "").replace("://www.w3.org", "")
     assert "/v1/recommendations/{user}" in shared.get("/openapi.json").json()["paths"]
+
+
+def test_limits_in_the_description_are_numbers(shared: TestClient) -> None:
+    text = shared.get("/openapi.json").text
+    assert f'"exclusiveMaximum":{2**63}' in text.replace(" ", "")
+    assert not re.search(r'"(exclusiveM|m)(ax|in)imum":\s*"', text)

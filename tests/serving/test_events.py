@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +33,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     import psycopg
 
     with psycopg.connect(address, autocommit=True) as link:
-        link.execute("DROP TABLE IF EXISTS transcf_events, transcf_events_last")
+        link.execute("DROP TABLE IF EXISTS transcf_events, transcf_events_state")
     return address
 
 
@@ -50,6 +51,28 @@ def test_keys_count_once_and_numbers_ascend(url: str) -> None:
     assert numbers == sorted(set(numbers))
     assert added[-1].last == numbers[-1]
     assert [one.number for one in store.after(numbers[1])] == numbers[2:]
+
+
+def test_stores_without_a_state_are_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.db"
+    with sqlite3.connect(path) as older:
+        older.execute(
+            "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT UNIQUE, "
+            "user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, rating REAL)"
+        )
+        older.execute("INSERT INTO events VALUES (7, 'a', 'ann', 'tea', 1.5, NULL)")
+    store = EventStore(str(path))
+    assert store.after(0) == [Event("ann", "tea", 1.5, None, "a")]
+    [added] = store.add([[Event("ann", "tea", 1.5, None, "a"), Event("ann", "cup", 2.0)]])
+    assert added == (1, 1, 8)
+
+
+def test_any_number_of_events_is_deleted(url: str) -> None:
+    store = EventStore(url)
+    store.add([[Event("ann", f"i{number}", 0.0) for number in range(300)]])
+    numbers = [one.number for one in store.after(0)]
+    assert store.delete([*numbers[:299], *range(1000, 301_000)]) == 299
+    assert [one.item for one in store.after(0)] == ["i299"]
 
 
 def test_writers_side_by_side_lose_nothing(url: str) -> None:
@@ -95,6 +118,10 @@ def test_a_store_that_cannot_be_used_says_so(tmp_path: Path) -> None:
         EventStore("redis://localhost")
     with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
         EventStore("postgresql://nobody@127.0.0.1:1/nothing")
+    with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
+        EventStore("postgresql://nobody@127.0.0.1:port/nothing")
+    with pytest.raises(StoreError, match=r"PostgreSQL cannot be used.*refused"):
+        EventStore("postgresql://nobody@127.0.0.1:1,127.0.0.1:2/nothing")
 
 
 def test_a_store_that_fails_later_leaves_what_is_known(tmp_path: Path) -> None:
@@ -110,5 +137,5 @@ def test_a_store_that_fails_later_leaves_what_is_known(tmp_path: Path) -> None:
 
 
 class _Broken:
-    def changed(self) -> bool:
+    def state(self) -> bool:
         raise StoreError("The disk is gone.")

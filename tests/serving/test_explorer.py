@@ -17,7 +17,8 @@ import pytest
 from tests.browser import Visit, visit
 from tests.serving.processes import living
 
-from transcf.models.registry import load
+from transcf.data.interactions import Interactions
+from transcf.models.registry import create, load
 from transcf.serving.pages import POLICY
 from transcf.serving.versions import Versions
 
@@ -31,8 +32,8 @@ ITEM = "i01"
 VIEW = "document.getElementById('plot').view"
 RECOMMENDED = '[aria-label="Recommendations"] .row'
 PATHS = [
-    "/", "/user/u001", f"/item/{ITEM}", "/session", "/compare/u001", "/compare/u001/u002", "/model",
-    "/service",
+    "/", "/user/u001", f"/item/{ITEM}", "/session", "/compare/u001", "/compare/u001/u002",
+    "/versions", "/versions/u001/1/1", "/model", "/service", "/api",
 ]  # fmt: skip
 #: What people act on; each needs a name for those who cannot see it.
 CONTROLS = {"button", "link", "combobox", "searchbox", "textbox", "option", "checkbox", "tab"}
@@ -301,6 +302,21 @@ def test_names_on_the_map_do_not_collide_and_more_appear_on_zoom(page: Page, url
     page.get_by_role("button", name="Show everything").click()
 
 
+def test_points_are_coloured_by_a_number_of_the_items(page: Page, url: str) -> None:
+    page.locator("#legend summary").click()  # closed in a narrow window
+    before = colors_on(page)
+    page.locator("#color-by").select_option("price")
+    page.wait_for_selector(".scale")
+    values = ask(url, "map/attribute?name=price")["values"]
+    ends = [f"{value:g}" for value in (min(values), max(values))]
+    assert page.locator(".scale").inner_text().split() == ends
+    assert 1 <= colors_on(page) < before, "one scale"
+    page.locator("#color-by").select_option("")
+    assert page.locator(".scale").count() == 0
+    assert colors_on(page) == before
+    page.locator("#legend summary").click()
+
+
 def test_neighbours_of_an_item_are_joined_to_it(page: Page, url: str) -> None:
     go(page, url, "/item/i02")
     page.wait_for_selector("#overlay .link")
@@ -442,6 +458,10 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(
             seen.page.locator("#token").fill(attempt)
             seen.page.keyboard.press("Enter")
         seen.page.wait_for_selector(f"{RECOMMENDED} >> nth=11")
+        seen.page.locator("#requests summary").click()
+        seen.page.locator("#requests").get_by_role("button", name="curl").first.click()
+        assert "Bearer $TRANSCF_TOKEN" in seen.page.locator("#requests pre").first.inner_text()
+        assert token not in seen.page.content()
         assert seen.page.evaluate("Object.values(sessionStorage)") == [token]
         assert token not in seen.page.evaluate(
             "JSON.stringify([document.cookie, {...localStorage}])"
@@ -472,7 +492,8 @@ def test_the_list_comes_first_on_a_phone_and_the_map_is_a_tab(browser: Browser, 
         assert not [address for address in asked if "/v1/map" in address], "fetched when opened"
         page.get_by_role("button", name="Map").click()
         page.wait_for_selector("#overlay .me")
-        assert page.locator("#content").is_hidden()
+        assert page.locator(RECOMMENDED).first.is_hidden()
+        assert page.locator("h1").is_visible(), "it says whose map this is"
         page.get_by_role("button", name="List").click()
         assert page.locator(RECOMMENDED).first.is_visible()
         assert (seen.errors, seen.overflow()) == ([], 0)
@@ -526,6 +547,28 @@ def test_two_users_are_compared(page: Page, url: str) -> None:
     assert f"{len(both)} of 12" in page.locator(".facts").inner_text()
 
 
+def test_two_versions_are_compared(
+    browser: Browser, shop: Path, log: Interactions, tmp_path: Path
+) -> None:
+    Versions(shop / "shop").add(create("ease").fit(log))
+    settings = {"events": str(tmp_path / "events.db"), "verb": "bought"}
+    with living(shop / "shop", **settings) as address, visit(browser, "about:blank") as seen:
+        page = seen.page
+        page.goto(f"{address}/#/user/u001")
+        page.get_by_role("link", name="Compare versions").click()
+        page.wait_for_selector("h1 >> text=Versions 1 and 2 for user u001")
+        lists = [names(ask(address, f"versions/{n}/recommendations/u001?k=12")) for n in (1, 2)]
+        for place, listed in enumerate(lists):
+            assert items_of(page.locator(".column").nth(place).locator(".row")) == listed
+        common = len(set(lists[0]) & set(lists[1]))
+        assert f"{common} of 12" in page.locator(".facts").inner_text()
+        assert "EASE" in page.locator(".column").nth(1).inner_text()
+        assert "Because you bought" in page.locator(".column").first.inner_text()
+        page.wait_for_timeout(200)
+        assert page.url.endswith("#/versions/u001"), "the service still serves the same version"
+        assert seen.errors == []
+
+
 def test_requests_can_be_copied_and_answers_read(page: Page, url: str) -> None:
     go(page, url, "/user/u001")
     page.locator("#requests summary").click()
@@ -541,6 +584,9 @@ def test_requests_can_be_copied_and_answers_read(page: Page, url: str) -> None:
     first.get_by_role("button", name="JSON").click()
     assert json.loads(shown.inner_text()) == scope["answer"]
     assert page.locator("#requests").get_by_role("link", name="API reference").count() == 1
+    for path in PATHS:
+        go(page, url, path)
+        assert page.locator("#requests li").count(), path
 
 
 def test_the_service_tab_shows_load_and_switches_versions(
@@ -574,8 +620,11 @@ def test_nothing_violates_the_policy(browser: Browser, url: str) -> None:
             go(seen.page, url, path)
             seen.page.wait_for_timeout(100)
             assert seen.page.evaluate("window.broken") == [], path
+        seen.page.goto("about:blank")
         seen.page.goto(f"{url}/docs")
-        assert seen.page.locator("td", has_text="/v1/quality").count() == 1
+        route = seen.page.locator(".route", has=seen.page.get_by_text("GET /v1/quality"))
+        route.get_by_text("Answer").click()
+        assert route.get_by_text("popularity", exact=True).is_visible()
         assert (seen.page.evaluate("window.broken"), seen.errors, seen.foreign) == ([], [], [])
 
 

@@ -140,10 +140,20 @@ def kept_neighbors(vectors: Any, drawn: Any) -> float:
     return float(np.mean([len(np.intersect1d(*pair)) for pair in pairs]) / 10)
 
 
-def test_principal_axes_are_used_without_scikit_learn(
+def test_principal_axes_are_used_if_tsne_fails(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transcf.serving.projection.find_spec", lambda name: None)
-    answer = client.get("/v1/map?layout=neighbors").json()
-    assert (answer["layout"], answer["pending"]) == ("pca", False)
+    monkeypatch.setattr("transcf.serving.projection.Projection2D._compute_tsne", lambda _: 1 / 0)
+    while (answer := client.get("/v1/map?layout=neighbors").json())["pending"]:
+        time.sleep(0.05)
+    assert answer["layout"] == "pca"
     assert answer["x"] == client.get("/v1/map").json()["x"]
+
+
+def test_numbers_of_the_table_of_items_come_in_the_order_of_the_map(client: TestClient) -> None:
+    answer = client.get("/v1/map?limit=20").json()
+    assert answer["attributes"] == ["price"]
+    values = client.get("/v1/map/attribute?name=price&limit=20").json()["values"]
+    first = client.get(f"/v1/items/{answer['item'][0]}").json()["facts"]
+    assert (len(values), values[0]) == (20, first["price"])
+    assert client.get("/v1/map/attribute?name=title").status_code == 404

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,7 +19,8 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serving.processes import living
 
-from transcf.serving import queries
+from transcf.serving import ranking, server
+from transcf.serving.settings import load_settings
 
 
 class Hold(NamedTuple):
@@ -28,14 +32,14 @@ class Hold(NamedTuple):
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
-    hold, explain = Hold(threading.Event(), threading.Event()), queries._explanation
+    hold, explain = Hold(threading.Event(), threading.Event()), ranking._explanation
 
     def slowly(*args: Any, **kwargs: Any) -> Any:
         hold.begun.set()
         hold.released.wait(30)
         return explain(*args, **kwargs)
 
-    monkeypatch.setattr(queries, "_explanation", slowly)
+    monkeypatch.setattr(ranking, "_explanation", slowly)
     yield hold
     hold.released.set()
 
@@ -93,7 +97,8 @@ def read_all(line: socket.socket) -> tuple[int, dict[str, Any]]:
     while part := line.recv(65536):
         parts += part
     head, _, body = parts.partition(b"\r\n\r\n")
-    assert b"content-type: application/json" in head.lower()
+    for header in (b"content-type: application/json", b"cache-control: no-store", b"x-request-id"):
+        assert header in head.lower()
     return int(head.split()[1]), json.loads(body)
 
 
@@ -106,6 +111,40 @@ def test_unfinished_headers_keep_nobody_out(trained: Path, tmp_path: Path) -> No
             assert httpx.get(url + path, timeout=20).status_code == 200
         for line in lines:
             line.close()
+
+
+def test_a_system_that_allows_fewer_open_files_than_it_says(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a limit for all processes together, too."""
+    resource = pytest.importorskip("resource")
+
+    def refuse(*_: Any) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(server, "configure_logging", lambda *_: None)
+    found: list[int] = []
+    monkeypatch.setattr(server, "worker_app", lambda given: found.append(given.max_connections))
+    monkeypatch.setattr(server, "server_config", Mock(side_effect=InterruptedError))
+    with pytest.raises(InterruptedError):
+        server.run(load_settings({"model": shop / "shop"}))
+    assert 1 <= found[0] < 256
+
+
+def test_connections_never_use_up_the_open_files(
+    shop: Path, start: Callable[..., tuple[subprocess.Popen[str], str]]
+) -> None:
+    _, url = start(shop / "shop", open_files=128, TRANSCF_SERVE_HEADER_SECONDS="60")
+    lines = [connect(url) for _ in range(200)]
+    for line in lines:
+        with suppress(OSError):  # the oldest are closed already
+            line.sendall(b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ")
+    for path in ("/healthz", "/v1/recommendations/u005"):
+        assert httpx.get(url + path, timeout=20).status_code == 200
+    for line in lines:
+        line.close()
 
 
 def test_headers_have_a_deadline_and_a_size(trained: Path, tmp_path: Path) -> None:

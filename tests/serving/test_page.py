@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def test_nothing_else_is_served(client: TestClient, name: str) -> None:
 def test_every_part_that_the_page_names_is_there() -> None:
     named = {*re.findall(r'"page/([^"]+)"', (PAGE / "index.html").read_text())}
     for script in SCRIPTS:
-        named |= set(re.findall(r'from "\./([^"]+)"', script.read_text()))
+        named |= set(re.findall(r'(?:from |import\()"\./([^"]+)"', script.read_text()))
     assert named <= {path.name for path in PAGE.iterdir()}
     assert {script.name for script in SCRIPTS} <= named, "no script that nobody asks for"
 
@@ -65,3 +66,28 @@ def test_text_of_the_data_can_only_become_text(script: Path) -> None:
     risky = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc"
     assert not re.search(risky, script.read_text())
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script.read_text())
+
+
+#: Colours of words, and of what they stand on.
+PAIRS = [
+    *itertools.product(("ink", "soft", "faint"), ("ground", "panel", "raised", "hover")),
+    *itertools.product(("accent",), ("ground", "panel", "accent-soft")),
+    ("soft", "accent-soft"),
+    ("on-accent", "accent"), ("warm", "warm-soft"), ("bad", "bad-soft"), ("bad", "ground"),
+]  # fmt: skip
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of "#rrggbb" by WCAG 2."""
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("selector", [":root {", ':root[data-theme="dark"] {'])
+def test_words_stand_out_from_what_is_behind_them(selector: str) -> None:
+    block = (PAGE / "style.css").read_text().partition(selector)[2].partition("}")[0]
+    colors = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
+    for words, behind in PAIRS:
+        low, high = sorted(luminance(colors[name]) for name in (words, behind))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (words, behind)

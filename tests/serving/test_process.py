@@ -6,11 +6,9 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -19,42 +17,6 @@ import pytest
 from typer.testing import CliRunner
 
 from transcf.cli.app import app
-
-
-def free_port() -> int:
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        port: int = some.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
-    """Start the command and wait until it answers; return the process and its address."""
-    running: list[subprocess.Popen[str]] = []
-
-    def run(*words: object) -> tuple[subprocess.Popen[str], str]:
-        port = free_port()
-        line = [sys.executable, "-m", "transcf", "serve", *map(str, words), "--port", str(port)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(line, start_new_session=True, **pipes)  # type: ignore[call-overload]
-        running.append(process)
-        address = f"http://127.0.0.1:{port}"
-        for _ in range(600):
-            try:
-                if httpx.get(f"{address}/readyz", timeout=5).status_code == 200:
-                    return process, address
-            except httpx.TransportError:
-                assert process.poll() is None, process.stdout.read()
-                time.sleep(0.1)
-        raise AssertionError("the service does not answer")
-
-    yield run
-    for process in running:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()  # type: ignore[union-attr]
 
 
 def test_workers_share_events_which_survive_a_kill(
@@ -89,6 +51,24 @@ def test_workers_share_events_which_survive_a_kill(
     line.close()
     assert process.wait(30) in (0, -signal.SIGTERM)
     assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds workers through /proc")
+def test_a_worker_that_dies_is_logged_and_replaced(
+    shop: Path, start: Callable[..., tuple[subprocess.Popen[str], str]]
+) -> None:
+    process, address = start(shop / "shop", "--workers", 2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [
+        int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert len(workers) == 2
+    os.kill(workers[0], signal.SIGKILL)
+    line = ""
+    while f"Worker {workers[0]} died with exit code -9" not in line:
+        line = process.stdout.readline()  # type: ignore[union-attr]
+        assert line, "the log has ended"
+    assert httpx.get(f"{address}/readyz", timeout=60).status_code == 200
 
 
 def test_the_command_refuses_in_a_sentence(shop: Path) -> None:

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from transcf.serving.app import create_app
 from transcf.serving.events import Event, EventStore, StoreError
+from transcf.serving.service import Service
+from transcf.serving.settings import ServiceSettings
 
 
 def wait_for(client: TestClient, path: str, status: int) -> Any:
@@ -134,6 +137,20 @@ def test_answers_are_not_stored_and_not_guessed_at(client: TestClient) -> None:
         headers = client.get(path).headers
         assert headers["cache-control"] == "no-store"
         assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_failures_have_the_headers_of_answers(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("transcf.serving.ranking.rank", lambda *_: 1 / 0)
+    app = create_app(Service(ServiceSettings(shop / "shop")))
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        answer = client.get("/v1/recommendations/u005", headers={"x-request-id": "order-8812"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert answer.headers["x-request-id"] == "order-8812"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_every_answer_has_a_request_id(client: TestClient) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
@@ -17,7 +20,8 @@ from transcf.errors import ModelFileError, ParameterError
 from transcf.models.registry import create
 from transcf.models.trend import AutoTrend, trend_of
 from transcf.serving.events import Event, EventStore
-from transcf.serving.refresh import back_to, refresh
+from transcf.serving.model_version import ModelVersion
+from transcf.serving.refresh import back_to, refresh, with_events
 from transcf.serving.versions import Versions
 
 
@@ -53,6 +57,7 @@ def test_new_versions_are_picked_up_and_broken_ones_refused(
         assert state["version"] == 2
         assert state["refused"][-1]["version"] == broken
     assert "damaged" in state["refused"][0]["reason"]
+    assert str(shop) not in str(state["refused"])
     versions.pointer.write_text("many\n")
     assert look(client)["version"] == 2
     back_to(versions, 1)
@@ -61,6 +66,32 @@ def test_new_versions_are_picked_up_and_broken_ones_refused(
         back_to(versions, 3)
     with pytest.raises(ParameterError, match="no version 9"):
         back_to(versions, 9)
+
+
+def test_a_check_waits_for_one_that_is_loading(
+    shop: Path, client: TestClient, log: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of two checks loads the version: it is served when either of them returns."""
+    manager, load = client.app.state.service.versions, ModelVersion.load  # type: ignore[attr-defined]
+    loading, go_on = threading.Event(), threading.Event()
+
+    def slow(*args: Any) -> ModelVersion:
+        loading.set()
+        assert go_on.wait(30)
+        return load(*args)
+
+    monkeypatch.setattr(ModelVersion, "load", slow)
+    versions = Versions(shop / "shop")
+    versions.switch(versions.add(create("ease").fit(log)))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(manager.check)
+        assert loading.wait(30)
+        second = pool.submit(manager.check)
+        assert not wait([second], timeout=0.5).done, "version 1 is still served"
+        go_on.set()
+        assert first.result(30)
+        assert second.result(30)
+    assert manager.current.number == 2
 
 
 def test_a_service_starts_on_the_newest_version_that_is_whole(
@@ -139,6 +170,15 @@ def test_a_trend_goes_on_from_its_counts_without_the_times_of_old_events(
     assert trend.recent == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("unit", [1, 1000, 10**6])
+def test_events_get_times_in_the_unit_of_the_log(unit: int) -> None:
+    rows = [("ann", "tea", 1_600_000_000 * unit), ("bob", "cup", 1_600_000_001 * unit)]
+    columns = ["user_id", "item_id", "timestamp"]
+    log = transcf.read_interactions(pl.DataFrame(rows, columns, orient="row"))
+    longer = with_events(log, [Event("ann", "cup", 1_700_000_000.5)])
+    assert longer.to_frame()["timestamp"].max() == int(1_700_000_000.5 * unit)
+
+
 def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions) -> None:
     versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
     versions.switch(versions.add(create("ease").fit(log)))
@@ -154,3 +194,21 @@ def test_a_worse_version_is_written_and_not_served(shop: Path, log: Interactions
     assert done.served == (3 if done.new >= done.old else 2)
     assert versions.current() == done.served
     assert transcf.load(versions.folder(3)).report_["interactions"] > len(log)
+
+
+def test_a_version_that_is_not_served_can_be_asked(
+    shop: Path, client: TestClient, log: Interactions
+) -> None:
+    versions, other = Versions(shop / "shop"), create("ease").fit(log)
+    versions.add(other)
+    answer = client.get("/v1/versions/2/recommendations/u005?k=3&explain=true").json()
+    listed = [entry["item"] for entry in answer["items"]]
+    assert (answer["version"], listed) == (2, other.recommend("u005", k=3)["item_id"].to_list())
+    own = client.get("/v1/versions/1/recommendations/u005?k=3").json()
+    assert own == client.get("/v1/recommendations/u005?k=3").json()
+    described = client.get("/v1/models").json()["versions"]
+    assert [entry["class"] for entry in described] == ["TransCFMixture", "EASE"]
+    assert client.get("/v1/versions/9/recommendations/u005").status_code == 404
+    (versions.folder(2) / "model.safetensors").write_bytes(b"")
+    shutil.copytree(versions.folder(2), versions.folder(3))
+    assert client.get("/v1/versions/3/recommendations/u005").status_code == 409

@@ -108,7 +108,7 @@ def test_set_params_checks_names_and_values() -> None:
     for values, expected in (
         ({"dim": 0}, "dim=0 is not allowed"),
         ({"dim": "many"}, "dim='many' is not allowed"),
-        ({"dim": 8, "solver": "sideways"}, "solver='sideways' is not allowed"),
+        ({"dim": 8, "user_vectors": "learnt"}, "user_vectors='learnt' is not allowed"),
         ({"dims": 8}, "has no parameter 'dims'"),
     ):
         with pytest.raises(ParameterError, match=expected):

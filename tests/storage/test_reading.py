@@ -167,5 +167,5 @@ def test_a_broken_header_of_arrays_is_one_sentence(tmp_path: Path) -> None:
     for content in contents:
         path.write_bytes(content)
         with pytest.raises(ModelFileError, match="cannot be read as safetensors") as caught:
-            tensors.read(path)
+            tensors.read_with_about(path)
         assert "\n" not in str(caught.value)

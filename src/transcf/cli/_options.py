@@ -122,6 +122,7 @@ class ReadingOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the keywords of `open_data`."""
+        from transcf.data.files import path_of
         from transcf.data.validate import ROLES
 
         names = (*ROLES, "header", "separator", "encoding", "categories")
@@ -133,25 +134,20 @@ class ReadingOptions:
                     f"--read {text} is not understood: write NAME=VALUE, with one of the names "
                     f"{', '.join(names)}.{did_you_mean(name, names)}"
                 )
-            reading[name] = _parse_reading(name, value)
+            if name == "header" and value not in ("yes", "no"):
+                raise ParameterError(f"--read {text} is not understood: write yes or no.")
+            reading[name] = value
+            if name == "header":
+                reading[name] = value == "yes"
+            elif name == "separator" and value in ("tab", "\\t"):
+                reading[name] = "\t"
+            elif name == "categories":  # absolute, as a model stores how its data was read
+                reading[name] = str(path_of(value).resolve())
         if self.min_rating is not None:
             reading["min_rating"] = self.min_rating
         if self.filter_name not in (None, "none"):
             reading["filter"] = self.filter_name
         return reading
-
-
-def _parse_reading(name: str, text: str) -> Any:
-    from transcf.data.files import path_of
-
-    if name == "header":
-        if text not in ("yes", "no"):
-            raise ParameterError(f"--read header={text} is not understood: write yes or no.")
-        return text == "yes"
-    if name == "separator":
-        return "\t" if text in ("tab", "\\t") else text
-    # An absolute path, because a fitted model stores how its data was read.
-    return str(path_of(text).resolve()) if name == "categories" else text
 
 
 @dataclass(frozen=True)
@@ -191,9 +187,12 @@ class ModelOptions:
             raise ParameterError(
                 "--model is missing: `transcf models` lists the names; --config FILE has one, too."
             )
+        from transcf.data.datasets import names
+
         name, values = read_settings(name, self.settings)
+        dataset = Path(data).name if Path(data).name in names() else data
         for preset in reversed(presets):
-            params = preset_of(name, preset, _dataset_name(data)) | params
+            params = preset_of(name, preset, dataset) | params
         return name, params, values
 
 
@@ -307,21 +306,16 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = group(**given)
         command(**values)
 
-    options = list[inspect.Parameter]()
+    # All are passed by name, so that kinds and the order of defaults do not matter.
+    options, by_name = list[inspect.Parameter](), inspect.Parameter.KEYWORD_ONLY
     for name, each in own.parameters.items():
-        # All are passed by name, so that kinds and the order of defaults do not matter.
         if name not in groups:
-            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            options.append(each.replace(kind=by_name))
             continue
         hints = get_type_hints(groups[name], include_extras=True)
         options += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
-            )
-            for field in fields(groups[name])
+            inspect.Parameter(one.name, by_name, default=one.default, annotation=hints[one.name])
+            for one in fields(groups[name])
         ]
     setattr(run, "__signature__", own.replace(parameters=options))  # noqa: B010
     run.__annotations__ = {each.name: each.annotation for each in options}
@@ -407,14 +401,6 @@ def absolute_name(data: str) -> str:
     from transcf.data.files import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())
-
-
-def _dataset_name(data: str) -> str:
-    """Return the catalog name of DATA if it is one or a folder called so, else DATA."""
-    from transcf.data.datasets import names
-
-    folder = Path(data).name
-    return folder if folder in names() else data
 
 
 def split_names(names: str | None) -> list[str] | None:

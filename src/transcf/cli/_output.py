@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -13,6 +13,8 @@ import typer
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
@@ -78,6 +80,8 @@ def _text(cell: object) -> str:
         return f"{cell:,}"
     if isinstance(cell, float):
         return f"{cell:.4g}"
+    if isinstance(cell, dict):
+        return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
     return str(cell)
 
 
@@ -106,8 +110,10 @@ def print_saved(
 
     facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
     settings = values_of(model.settings_)
+    # Where a parameter is "auto", the report has what was chosen.
+    unreported = {name: value for name, value in settings.items() if name not in facts}
     print_facts(
-        f"Saved {folder}", facts | ({"parameters": settings} if as_json else settings), as_json
+        f"Saved {folder}", facts | ({"parameters": settings} if as_json else unreported), as_json
     )
 
 
@@ -143,68 +149,47 @@ def note_written(paths: Sequence[Path]) -> None:
 
 
 class Steps:
-    """Progress of a command.
+    """Progress of a command, shown by a bar, or by a line for every finished part."""
 
-    Args:
-        show: Called with (parts done, text) whenever one of them changes.
-        names_parts: Whether the text after a part is the part's name instead of the last message.
-    """
-
-    def __init__(self, show: Callable[[int, str], None], names_parts: bool = False) -> None:
-        self._show, self._done, self._text = show, 0, ""
-        self._names_parts = names_parts
+    def __init__(self, total: int, unit: str, bar: Progress | None) -> None:
+        self._total, self._unit, self._bar = total, unit, bar
+        self._done, self._text, self._started = 0, "", monotonic()
+        if bar is not None:
+            self._task = bar.add_task("", total=total)
 
     def report(self, text: str) -> None:
         """Show the current step."""
-        self._text = text
-        self._show(self._done, text)
+        self.reach(self._done, text)
 
-    def reach(self, done: int, text: str) -> None:
-        """Show the number of finished parts and a text."""
-        self._done, self._text = done, text
-        self._show(done, text)
+    def reach(self, done: int, text: str, name: str = "") -> None:
+        """Show the number of finished parts and a text; a line has the name of a part instead."""
+        is_more, self._done, self._text = done > self._done, done, text
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=text)
+        elif is_more:
+            seconds = monotonic() - self._started
+            about = f": {name or text}" if name or text else ""
+            note(f"{done}/{self._total} {self._unit} done in {seconds:.0f} s{about}")
 
     def counted(self, parts: Iterable[T]) -> Iterator[T]:
         """Yield parts; each counts as done when the next one is requested."""
         for part in parts:
             yield part
-            self._done += 1
-            name = str(getattr(part, "name", part))
-            self._show(self._done, name if self._names_parts else self._text)
+            self.reach(self._done + 1, self._text, str(getattr(part, "name", part)))
 
 
 @contextmanager
 def show_steps(total: int, unit: str) -> Iterator[Steps]:
-    """Show progress on stderr: a bar on a terminal, else one line for every finished part.
-
-    Args:
-        total: Number of parts.
-        unit: What they are, in the plural.
-    """
+    """Show progress on stderr: a bar on a terminal, else one line for every finished part."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Steps(_line_printer(total, unit), names_parts=True)
+        yield Steps(total, unit, None)
         return
     text_column = TextColumn("{task.description}", markup=False)
     count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
     layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
     with Progress(*layout, console=console, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield Steps(lambda done, text: bar.update(task, completed=done, description=text))
-
-
-def _line_printer(total: int, unit: str) -> Callable[[int, str], None]:
-    """Return a function that prints a line when another part is done."""
-    shown, started = 0, monotonic()
-
-    def show(done: int, text: str) -> None:
-        nonlocal shown
-        if done > shown:
-            shown = done
-            about = f": {text}" if text else ""
-            note(f"{done}/{total} {unit} done in {monotonic() - started:.0f} s{about}")
-
-    return show
+        yield Steps(total, unit, bar)

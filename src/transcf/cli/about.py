@@ -39,8 +39,11 @@ EXTRAS = {
 
 #: Models on torch, and models of other models.
 _NOT_COMPILED = {"blend", "cdae", "lightgcn", "neumf", "sasrec"}
-#: Models of the demo; the last one makes the recommendations.
-_DEMO_MODELS = ("popularity", "inverse-popularity", "random", "itemknn", "ease", "transcf-mixture")
+#: Models of the demo; the last one makes the recommendations. It is small, for a quick tour.
+_DEMO_MODELS: dict[str, dict[str, Any]] = {
+    "popularity": {}, "inverse-popularity": {}, "random": {}, "itemknn": {}, "ease": {},
+    "transcf-mixture": {"dim": 32, "patience": 3},
+}  # fmt: skip
 _METRIC = "NDCG@10"
 #: As in real logs, items lose popularity and events follow others.
 _DRIFT, _SEQUENCES = 4.0, 0.5
@@ -56,23 +59,19 @@ def models(
     """
     from transcf.models.registry import available, canonical_name
 
-    if name is not None:
-        described = _describe(canonical_name(name))
+    if name is None:
+        listed = [_describe(known, whole=False) for known in available()]
         if as_json:
-            print_json(described)
-        else:
-            _print_model(described)
+            print_json(listed)
+            return
+        note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
+        summaries = [(entry["name"], entry["summary"]) for entry in listed]
+        print_table("Models", ("name", "what it does"), summaries, notes=[note])
         return
-    listed = [_describe(known, whole=False) for known in available()]
+    described = _describe(canonical_name(name))
     if as_json:
-        print_json(listed)
+        print_json(described)
         return
-    rows = [(entry["name"], entry["summary"]) for entry in listed]
-    note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
-    print_table("Models", ("name", "what it does"), rows, notes=[note])
-
-
-def _print_model(described: dict[str, Any]) -> None:
     rows = [
         (parameter, str(about["default"]), about["allowed"], about["meaning"])
         for parameter, about in described["parameters"].items()
@@ -147,11 +146,10 @@ def _compile_kernels() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs on a small log teach little
         for name in (name for name in available() if name not in _NOT_COMPILED):
-            model = create(name)
+            model, validation = create(name), None
             if "epochs" in model.get_params():
-                model = create(name, epochs=2).fit(split.train, Validation.of(split))
-            else:
-                model = model.fit(split.train)
+                model, validation = create(name, epochs=2), Validation.of(split)
+            model.fit(split.train, validation)
             evaluate(model.refit(split.before_test), split)
             model.recommend(split.train.users.series[:20], k=5)
             with suppress(TransCFError):  # without fold-in
@@ -213,7 +211,7 @@ def demo(as_json: JsonFlag = False) -> None:
             fitted.append(super().make(seed, choice))
             return fitted[-1]
 
-    candidates = [Kept(name, name) for name in _DEMO_MODELS]
+    candidates = [Kept(name, name, params) for name, params in _DEMO_MODELS.items()]
     found = compare_models("synthetic data", candidates, Experiment(split, EvalConfig()), _METRIC)
     user = split.train.users.series[0]
     served = fitted[-1]  # the comparison has fitted it on all events before the test

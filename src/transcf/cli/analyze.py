@@ -60,7 +60,7 @@ def analyze(
     Example: transcf analyze my-model --what closer,map --out figures
     """
     from transcf.evaluation.results import number_repeats
-    from transcf.paper.analysis import WHAT, Subject, check_what
+    from transcf.paper.analysis import Subject, check_what
 
     asked = split_names(what) or []
     names = check_what(asked)
@@ -71,13 +71,8 @@ def analyze(
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
     with show_steps(len(names), "analyses") as steps:
-        if "all" in asked:
-            found, missing = subject.all(steps.counted(names), steps.report)
-        else:
-            found, missing = [], {}
-            for name in steps.counted(names):
-                steps.report(WHAT[name])
-                found.append(subject.analyze(name))
+        skips = "all" in asked
+        found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
     if not found:
         raise DataError(next(iter(missing.values())))
     written = [] if out is None else [path for each in found for path in each.write(out)]

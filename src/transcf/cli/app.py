@@ -66,7 +66,7 @@ _MODULES = {
     "reproduce": "study",
 }
 _FIRST_STEPS = """\
-transcf demo                  take a tour on synthetic data, in a minute
+transcf demo                  take a tour on synthetic data, in seconds
 transcf auto events.csv --out my-model    find the best model for your events, and save it
 transcf --help                list all commands; transcf COMMAND --help explains one"""
 
@@ -139,8 +139,10 @@ def _in_options(sentence: str) -> str:
 
 
 def _sentence(error: TransCFError | OSError) -> str:
-    """Return the message of an error; for errors of the system, the file and the reason."""
-    if isinstance(error, TransCFError) or not error.filename or not error.strerror:
+    """Return the message of an error with the page that helps, or the file and the reason."""
+    if isinstance(error, TransCFError):
+        return f"{error} [docs: {error.page}]" if error.page else str(error)
+    if not error.filename or not error.strerror:
         return brief(str(error))
     return brief(f"{error.filename} cannot be used: {error.strerror}.")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated
 
 import typer
@@ -16,12 +13,18 @@ from transcf.cli._options import (
     Overwrite,
     ReadingOptions,
     Seed,
-    absolute_name,
     open_store,
     shared_options,
     split_names,
 )
-from transcf.cli._output import note, note_reading, note_written, print_json, print_result
+from transcf.cli._output import (
+    note,
+    note_reading,
+    note_written,
+    print_json,
+    print_result,
+    show_steps,
+)
 from transcf.interrupts import INTERRUPTED
 
 
@@ -56,29 +59,24 @@ def auto(
 
     Example: transcf auto events.csv --minutes 10 --out models/shop
     """
-    from transcf.data.splitters import open_log_and_split
-    from transcf.experiments.auto import check_options, find_model
+    from transcf.experiments.auto import auto as find_model
     from transcf.experiments.auto_report import report_paths
 
-    started, names, read = perf_counter(), split_names(models), reading.keywords()
-    check_options(minutes, names, metric, None)
-    log, split = open_log_and_split(data, seed=seed, **read)
-    note_reading(log)
-    about = {"dataset": absolute_name(data), "split_seed": seed, "reading": read}
-    with _progress(minutes) as on_progress:
+    store = open_store()
+    total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
+    with show_steps(total, "seconds") as steps:
         found = find_model(
-            log,
-            split,
+            data,
             minutes,
             out,
-            models=names,
+            models=split_names(models),
             metric=metric,
             seed=seed,
-            store=open_store(),
+            store=None if store is None else store.folder,
             overwrite=overwrite,
-            on_progress=on_progress,
-            started=started,
-            about={name: value for name, value in about.items() if value != {}},
+            on_progress=lambda seconds, text: steps.reach(int(seconds), text),
+            on_read=note_reading,
+            **reading.keywords(),
         )
     if as_json:
         print_json(found.report)
@@ -88,20 +86,3 @@ def auto(
     if found.report["interrupted"]:
         note("interrupted: this is the best model so far; the same command goes on.")
         raise typer.Exit(INTERRUPTED)
-
-
-@contextmanager
-def _progress(minutes: float) -> Iterator[Callable[[float, str], None]]:
-    """Show elapsed time and the current step on stderr: a bar on a terminal, else lines."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda seconds, text: note(f"{seconds:.0f} s: {text}")
-        return
-    text_column = TextColumn("{task.description}", markup=False)
-    layout = (BarColumn(), TimeElapsedColumn(), text_column)
-    with Progress(*layout, console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=60 * minutes)
-        yield lambda seconds, text: bar.update(task, completed=seconds, description=text)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -134,6 +133,7 @@ def compare(
 def _candidates(
     models: str, settings: list[str] | None, config: list[Path], budget: str
 ) -> list[Candidate]:
+    """Return the candidates of the options; settings of --set replace those of --config."""
     from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.results import TIMED_BASELINE
     from transcf.experiments.tune_result import Config
@@ -143,34 +143,20 @@ def _candidates(
     stored = {read.model: dict(read.params) for read in map(Config.read, config)}
     if len(stored) < len(config):
         raise ParameterError("Two --config files are about the same model: give one for each.")
-    # The baseline of data with times is added later, unless it has settings of its own.
-    floor = (
-        [TIMED_BASELINE] if any(_model_of(one) == TIMED_BASELINE for one in settings or ()) else []
-    )
-    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *floor, *asked, *stored)))
-    given = _params_of(names, settings)
-    return candidates_of({name: (name, stored.get(name, {}) | own) for name, own in given}, budget)
-
-
-def _model_of(setting: str) -> str:
-    """Return the model of `MODEL.NAME=VALUE`, or "" if it names none."""
-    from transcf.models.registry import canonical_name
-
-    model, point, _ = setting.partition(".")
-    return canonical_name(model) if point else ""
-
-
-def _params_of(
-    names: Sequence[str], settings: list[str] | None
-) -> list[tuple[str, dict[str, Any]]]:
-    """Return the models with their values of `MODEL.NAME=VALUE`."""
-    by_model: dict[str, list[str]] = {name: [] for name in names}
+    given: dict[str, list[str]] = {}  # NAME=VALUE by model
     for setting in settings or ():
-        model = _model_of(setting)
-        if model not in by_model:
+        model, point, own = setting.partition(".")
+        given.setdefault(canonical_name(model) if point else setting, []).append(own)
+    # The baseline of data with times is added later, unless it has settings of its own.
+    timed = {TIMED_BASELINE} & given.keys()
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *timed, *asked, *stored)))
+    for model in given:
+        if model not in names:
             raise ParameterError(
-                f"--set {setting} names none of the models: write MODEL.NAME=VALUE, with one of "
+                f"--set {model} names none of the models: write MODEL.NAME=VALUE, with one of "
                 f"{', '.join(names)}."
             )
-        by_model[model].append(setting.partition(".")[2])
-    return [read_settings(name, own) for name, own in by_model.items()]
+    named = dict(read_settings(name, given.get(name, [])) for name in names)
+    return candidates_of(
+        {name: (name, stored.get(name, {}) | own) for name, own in named.items()}, budget
+    )

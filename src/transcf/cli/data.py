@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -10,21 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from transcf.cli._options import (
-    Command,
-    Data,
-    JsonFlag,
-    ReadingOptions,
-    Seed,
-    shared_options,
-)
+from transcf.cli._options import Command, Data, JsonFlag, ReadingOptions, Seed, shared_options
 from transcf.cli._output import print_facts, print_json, print_table, show_steps
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
-    from transcf.data.report import Report
     from transcf.data.split import Split
     from transcf.data.splitters import Order
 
@@ -36,12 +27,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=T
 
 @app.command(cls=Command)
 @shared_options
-def info(
-    data: Data,
-    *,
-    reading: ReadingOptions,
-    as_json: JsonFlag = False,
-) -> None:
+def info(data: Data, *, reading: ReadingOptions, as_json: JsonFlag = False) -> None:
     """Count users, items and interactions, and list what was merged or left out.
 
     For a dataset of the catalog, show its citation and terms, too.
@@ -101,37 +87,27 @@ def prepare(
     from transcf.data.readers import open_data
     from transcf.data.split import draw_candidates
 
-    read = reading.keywords()
+    read, facts = reading.keywords(), dict[str, Any](dataset=data, folder=str(out))
     if partitions is not None:
         log = _prepare_partitions(data, out, split_name, seed, partitions, read)
-        facts: dict[str, Any] = {
-            "dataset": data,
-            "folder": str(out),
-            "split": log.how,
-            "partitions": log.n_partitions,
-            "users": log.n_users,
-            "items": log.n_items,
-            **{part: len(log.only(part)) for part in log.parts},
-        }
-        _print_prepared(out, facts, log.whole_report, as_json)
+        report, sizes = log.whole_report, {part: len(log.only(part)) for part in log.parts}
+        facts |= {"split": log.how, "partitions": log.n_partitions}
+        facts |= {"users": log.n_users, "items": log.n_items, **sizes}
+    else:
+        split = draw_candidates(_split(open_data(data, **read), split_name, seed), seed=seed)
+        split.save(out)
+        train, report = split.train, split.report
+        recipe = {key: value for key, value in split.recipe.items() if value is not None}
+        listed = ", ".join(f"{key} {value}" for key, value in recipe.items() if key != "how")
+        facts |= {"split": split.how, "recipe": recipe if as_json else listed}
+        facts |= {"users": train.n_users, "items": train.n_items, "train": len(train)}
+        facts |= {"validation": len(split.validation), "test": len(split.test)}
+    if as_json:
+        print_json({**facts, "report": report.to_list()})
         return
-    split = draw_candidates(_split(open_data(data, **read), split_name, seed), seed=seed)
-    split.save(out)
-    facts = {
-        "dataset": data,
-        "folder": str(out),
-        "split": split.how,
-        "recipe": {key: value for key, value in split.recipe.items() if value is not None},
-        "users": split.train.n_users,
-        "items": split.train.n_items,
-        "train": len(split.train),
-        "validation": len(split.validation),
-        "test": len(split.test),
-    }
-    if not as_json:
-        recipe = facts["recipe"].items()
-        facts["recipe"] = ", ".join(f"{key} {value}" for key, value in recipe if key != "how")
-    _print_prepared(out, facts, split.report, as_json)
+    print_facts(f"Saved {out}", facts)
+    for step in report.steps:
+        typer.echo(str(step))
 
 
 @app.command(cls=Command)
@@ -204,16 +180,10 @@ def _split(log: Interactions, name: str, seed: int) -> Split:
 
 
 def _prepare_partitions(
-    data: str,
-    out: Path,
-    split_name: str,
-    seed: int,
-    partitions: int,
-    reading: dict[str, Any],
+    data: str, out: Path, split_name: str, seed: int, partitions: int, reading: dict[str, Any]
 ) -> PartitionedLog:
-    """Prepare Parquet files by partitions of users."""
     from transcf.data.filters import filter_of
-    from transcf.data.partitioning import prepare_parts
+    from transcf.data.partitioned import prepare_parts
 
     k_core, is_paper = filter_of(reading.pop("filter", "none"))
     if is_paper or split_name not in _ORDERS:
@@ -235,17 +205,9 @@ def _prepare_partitions(
         )
 
 
-def _print_prepared(out: Path, facts: Mapping[str, Any], report: Report, as_json: bool) -> None:
-    if as_json:
-        print_json({**facts, "report": report.to_list()})
-        return
-    print_facts(f"Saved {out}", facts)
-    for step in report.steps:
-        typer.echo(str(step))
-
-
 def _facts(log: Interactions) -> dict[str, Any]:
     import numpy as np
+    import polars as pl
 
     per_user, per_item = log.by_user.counts, log.by_item.counts
     facts: dict[str, Any] = {
@@ -258,6 +220,10 @@ def _facts(log: Interactions) -> dict[str, Any]:
         "ratings": log.ratings is not None,
         "timestamps": log.timestamps is not None,
     }
+    if log.timestamps is not None:
+        ends = pl.Series([log.timestamps.min(), log.timestamps.max()])
+        ends = ends.cast(pl.Datetime("us")) if log.times_are_dates else ends
+        facts["first_time"], facts["last_time"] = ends.cast(pl.String)
     if log.categories is not None:
         facts["categories"] = log.categories["category"].n_unique()
     if log.links is not None:

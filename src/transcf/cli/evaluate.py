@@ -25,7 +25,7 @@ from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
-    from transcf.data.split import Split
+    from transcf.data.interactions import Interactions
     from transcf.experiments.results import CandidateResult
     from transcf.models.base import Recommender
 
@@ -66,6 +66,7 @@ def evaluate(
 
         name, params, values = model.read(data)
         candidate = Candidate(name, name, params | values)
+        # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
         split = open_split(data, config.protocol, seed=seed, **reading.keywords())
         note_reading(split.train)
@@ -90,14 +91,14 @@ def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, Candidat
 
     fitted = open_model(folder)
     origin = fitted.report_
-    if not {"dataset", "protocol", "split_seed"} <= origin.keys():
-        raise DataError(
-            f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
-        )
-    if not origin.get("held_out"):
+    if origin.get("held_out") is False:
         raise DataError(
             f"{folder} was fitted on all events, so that none is left to evaluate it: evaluate "
             "the data with --model, or fit with --hold-out."
+        )
+    if not {"dataset", "protocol", "split_seed"} <= origin.keys():
+        raise DataError(
+            f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
         )
     dataset, seed = origin["dataset"], origin["split_seed"]
     fitted_for = protocol_named(origin["protocol"])
@@ -106,7 +107,8 @@ def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, Candidat
         evaluation = replace(evaluation, protocol=fitted_for.name)
     config = evaluation.config()
     split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
-    _check_same_training(folder, dataset, fitted, split)
+    if not any(_is_fitted_on(fitted, part) for part in (split.before_test, split.train)):
+        raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
     split = split_log(split, config.protocol, seed=seed)
     found = RunResult.of(
         fitted,
@@ -117,19 +119,15 @@ def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, Candidat
     return dataset, CandidateResult.of(fitted.name, [found])
 
 
-def _check_same_training(folder: str, dataset: str, fitted: Recommender[Any], split: Split) -> None:
-    """Check that the model was fitted on train, or on train and validation."""
+def _is_fitted_on(fitted: Recommender[Any], train: Interactions) -> bool:
     from numpy import array_equal
 
-    same = any(
-        part.users == fitted.users_
-        and part.items == fitted.items_
-        and array_equal(part.by_user.indptr, fitted.seen_.indptr)
-        and array_equal(part.by_user.indices, fitted.seen_.indices)
-        for part in (split.before_test, split.train)
+    return (
+        train.users == fitted.users_
+        and train.items == fitted.items_
+        and array_equal(train.by_user.indptr, fitted.seen_.indptr)
+        and array_equal(train.by_user.indices, fitted.seen_.indices)
     )
-    if not same:
-        raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
 
 
 def _print(dataset: str, result: CandidateResult) -> None:

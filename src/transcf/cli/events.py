@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from transcf.cli.serve import EventsOption
 from transcf.errors import MissingExtraError, ParameterError
 
 if TYPE_CHECKING:
+    from transcf.models.base import Recommender
     from transcf.serving.events import EventStore
 
 app = typer.Typer(
@@ -32,7 +33,7 @@ def _open(folder: Path, url: str | None) -> Iterator[EventStore]:
     try:
         from transcf.serving.events import EventStore, events_url
     except ImportError as error:
-        raise MissingExtraError("Events", "serve") from error
+        raise MissingExtraError("Reading events", "serve") from error
     name = events_url(folder, url)
     if "://" not in name and not Path(name).is_file():
         raise ParameterError(f"There is no file {name} with events: name it with --events.")
@@ -41,6 +42,15 @@ def _open(folder: Path, url: str | None) -> Iterator[EventStore]:
         yield store
     finally:
         store.close()
+
+
+def _current_model(folder: Path) -> Recommender[Any]:
+    from transcf.models.registry import load_version
+    from transcf.serving.versions import Versions
+
+    versions = Versions(folder.absolute())
+    versions.check()
+    return load_version(versions.folder(versions.current()), mapped=True)
 
 
 @app.command("list", cls=Command)
@@ -57,15 +67,11 @@ def list_events(
 
     Example: transcf events list my-model --invalid
     """
-    from transcf.models.registry import load_version
-    from transcf.serving.events import invalid_reason
-    from transcf.serving.versions import Versions
-
-    versions, now = Versions(folder.absolute()), time.time()
-    versions.check()
-    known = load_version(versions.folder(versions.current()), mapped=True).learned_.known
     with _open(folder, events) as store:
-        stored = store.after(0)
+        from transcf.serving.events import invalid_reason
+
+        stored, now = store.after(0), time.time()
+    known = _current_model(folder).learned_.known
     rows = [
         {
             "number": event.number,
@@ -119,14 +125,10 @@ def prune(
 
     Example: transcf events prune my-model 90
     """
-    from transcf.models.registry import load_version
-    from transcf.serving.model_version import EVENTS_AFTER
-    from transcf.serving.refresh import prune as prune_events
-    from transcf.serving.versions import Versions
-
-    versions = Versions(folder.absolute())
-    versions.check()
-    report = load_version(versions.folder(versions.current()), mapped=True).report_
+    report = _current_model(folder).report_
     with _open(folder, events) as store:
-        deleted = prune_events(store, report.get(EVENTS_AFTER, 0), days)
+        from transcf.serving.model_version import EVENTS_AFTER
+
+        older_than = time.time() - 86_400 * days
+        deleted = store.delete_learned(report.get(EVENTS_AFTER, 0), older_than)
     print_facts("Deleted events", {"deleted": deleted})

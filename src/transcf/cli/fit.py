@@ -80,8 +80,7 @@ def fit(
         data, protocol, seed, read, is_distributed=cluster is not None
     )
     note_reading(log)
-    checkpoints = out.with_name(f"{out.name}.checkpoint")
-    _check_checkpoint(checkpoints, resume)
+    checkpoints = _checkpoints(out, "checkpoint", resume)
     options = FitOptions(
         checkpoint=checkpoints, resume=resume is True, fresh=resume is False, cluster=cluster
     )
@@ -96,12 +95,10 @@ def fit(
     if made.report_.get("ending") == "interrupted":
         note("interrupted, no model is saved; the same command with --resume goes on.")
         raise typer.Exit(INTERRUPTED)
-    if hold_out:
-        made.report_["split"] = split.how
+    made.report_ |= {"split": split.how} if hold_out else {}
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
-    if read:
-        made.report_["reading"] = read
+    made.report_ |= {"reading": read} if read else {}
     made.save(out, overwrite=overwrite)
     print_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -145,8 +142,7 @@ def refit(
     log, before = open_data(data[0] if len(data) == 1 else data, **read), model.report_
     is_replaced = target.resolve() == folder.resolve()
     _check_loss(model, log, folder if is_replaced and not yes else None)
-    checkpoints = target.with_name(f"{target.name}.refit-checkpoint")
-    _check_checkpoint(checkpoints, resume)
+    checkpoints = _checkpoints(target, "refit-checkpoint", resume)
     # Only this command reads the checkpoint, so without --resume it can be replaced.
     options = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
     epoch = model.best_epoch_
@@ -159,8 +155,7 @@ def refit(
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
     names = [absolute_name(name) for name in data]
     model.report_["dataset"] = names[0] if len(names) == 1 else names
-    if read:
-        model.report_["reading"] = read
+    model.report_ |= {"reading": read} if read else {}
     model.save(target, overwrite=overwrite)
     print_saved(model, target, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -206,10 +201,7 @@ def partial_fit(
 def _open_for_fit(
     data: str, protocol: str | None, seed: int, reading: dict[str, Any], *, is_distributed: bool
 ) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
-    """Return all events, their split, the validation of epochs, and its protocol.
-
-    A partitioned log stays on disk if the training is distributed.
-    """
+    """Return all events, their split, the validation of epochs, and its protocol."""
     from transcf.data.readers import as_partitioned
     from transcf.data.splitters import open_log_and_split, usual_protocol
     from transcf.evaluation import Validation
@@ -234,17 +226,16 @@ def _open_for_fit(
     return partitioned, partitioned, partitioned.validation, named.name
 
 
-def _check_checkpoint(checkpoints: Path, resume: bool | None) -> None:
+def _checkpoints(out: Path, ending: str, resume: bool | None) -> Path:
+    """Return the folder of checkpoints next to that of the model."""
+    checkpoints = out.with_name(f"{out.name}.{ending}")
     if resume and not checkpoints.exists():
         note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
+    return checkpoints
 
 
 def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | None) -> None:
-    """Note how many users and items of a model a log lacks.
-
-    Raises:
-        DataError: There are some, and `replaced`, the folder of the model, would be overwritten.
-    """
+    """Note how many users and items of a model a log lacks; an error if it would be `replaced`."""
     import numpy as np
 
     from transcf.data.ids import UNKNOWN

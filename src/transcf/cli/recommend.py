@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
-    from transcf.models.base import Recommender
     from transcf.models.tables import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
@@ -94,7 +93,11 @@ def recommend(
 
     Example: transcf recommend my-model --all --out lists.parquet
     """
-    _check_who(user, users_file, all_users, history, out)
+    named = [user is not None, users_file is not None, all_users, history is not None]
+    if sum(named) != 1:
+        raise ParameterError("Say for whom, in one way: --user, --users-file, --all or --history.")
+    if all_users and out is None:
+        raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
     cluster = parse_workers(workers)
     if cluster is not None:
         narrowed = exclude or items_file or categories
@@ -120,24 +123,19 @@ def recommend(
         if policy == "skip":
             _note_skipped(model.items_, items, model.learned_.rankable, "item")
         table = model.recommend_for(
-            items,
-            k,
-            exclude_seen=not with_seen,
-            items=allowed,
-            exclude=denied,
-            on_unknown=policy,
+            items, k, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
         )
         _show(f"{model.name} recommends for this history", [table], out, as_json)
         return
-    who = None if all_users else _users(model, user, users_file)
+    who: list[Id] | None = None
+    if users_file is not None:
+        who = _read_ids(model.users_, users_file)
+    elif user is not None:
+        who = [model.users_.parse(user)]
     if policy == "skip" and who is not None:
         _note_skipped(model.users_, who, model.learned_.known.active, "user")
     filters = Filters.of(
-        model.items_,
-        exclude_seen=not with_seen,
-        items=allowed,
-        exclude=denied,
-        on_unknown=policy,
+        model.items_, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
     )
     pieces = recommendation_pieces(model.learned_, who, k, filters)
     _show(f"{model.name} recommends", pieces, out, as_json)
@@ -209,6 +207,17 @@ def _recommend_all(
     print_facts(f"Wrote {target}", facts, as_json)
 
 
+def _check_out(out: str | None, as_json: bool) -> None:
+    """Check where a table should go, before anything is loaded."""
+    from transcf.data.files import path_of
+    from transcf.data.writing import check_file
+
+    if out in _FORMATS and as_json:
+        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
+    if out is not None and out not in _FORMATS:
+        check_file(path_of(out))
+
+
 def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
     """Note on stderr how many ids without training interactions are skipped."""
     from transcf.data.ids import UNKNOWN
@@ -222,37 +231,13 @@ def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> N
 
 
 def _parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
-    """Read ids separated by commas; each part is taken as it is.
-
-    Raises:
-        ParameterError: A part is empty.
-    """
+    """Read ids separated by commas; each part is taken as it is."""
     parts = text.split(",")
     if "" in parts:
         raise ParameterError(
             f"{option} {text} has an empty id in it: write ids with one comma between them."
         )
     return [ids.parse(part) for part in parts]
-
-
-def _check_who(
-    user: str | None,
-    users_file: Path | None,
-    all_users: bool,
-    history: str | None,
-    out: str | None,
-) -> None:
-    named = [user is not None, users_file is not None, all_users, history is not None]
-    if sum(named) != 1:
-        raise ParameterError("Say for whom, in one way: --user, --users-file, --all or --history.")
-    if all_users and out is None:
-        raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
-
-
-def _users(model: Recommender[Any], user: str | None, users_file: Path | None) -> list[Id]:
-    if users_file is not None:
-        return _read_ids(model.users_, users_file)
-    return [model.users_.parse(str(user))]
 
 
 def _read_ids(ids: IdMap, path: Path) -> list[Id]:
@@ -274,28 +259,12 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
         return _read_ids(ids, path)
     facts = read_item_metadata(path)
     known = {name for fact in facts.values() for name in fact.categories}
-    for name in categories:
-        if name not in known:
-            raise ParameterError(
-                f"No item of {path} is of category {name!r}.{did_you_mean(name, known)}"
-            )
-    wanted = set(categories)
-    return [
-        ids.parse(item)
-        for item, fact in facts.items()
-        if not wanted or wanted.intersection(fact.categories)
-    ]
-
-
-def _check_out(out: str | None, as_json: bool) -> None:
-    """Check where a table should go, before anything is loaded."""
-    from transcf.data.files import path_of
-    from transcf.data.writing import check_file
-
-    if out in _FORMATS and as_json:
-        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
-    if out is not None and out not in _FORMATS:
-        check_file(path_of(out))
+    if lost := [name for name in categories if name not in known]:
+        raise ParameterError(
+            f"No item of {path} is of category {lost[0]!r}.{did_you_mean(lost[0], known)}"
+        )
+    is_wanted = set(categories).intersection if categories else lambda names: True
+    return [ids.parse(item) for item, fact in facts.items() if is_wanted(fact.categories)]
 
 
 def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:

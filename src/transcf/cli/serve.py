@@ -100,7 +100,7 @@ def serve(
     with temporary_folder("transcf-demo-") as place:
         typer.echo("Generating a tea shop and fitting a model to it ...")
         shop = demo_shop(place)
-        start({"model": shop.model, "items": shop.items})
+        start({"model": shop.model, "items": shop.items, "verb": "bought"})
 
 
 def refresh(

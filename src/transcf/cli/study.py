@@ -68,7 +68,6 @@ def study(
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
-    from transcf.experiments.results import Results
     from transcf.experiments.study import load_study
 
     if name is None:
@@ -80,14 +79,7 @@ def study(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
-    check_outputs(out or [])
-    found = _run(plan, workers)
-    done = Results.of(name, plan.title, plan.metrics, found, command_line(context))
-    if as_json:
-        print_json(done.content)
-    else:
-        _print_results(plan, done)
-    write_outputs(done, out or [], Path(name).stem)
+    _run(plan, name, command_line(context), workers, out or [], as_json)
 
 
 @shared_options
@@ -135,7 +127,6 @@ def reproduce(
         folder = out[0] if out else None
         _reproduce_analysis(split_names(datasets), budget, folder, as_json)
         return
-    from transcf.experiments.results import Results
     from transcf.paper.reproduction import load_table, with_shape
 
     plan = load_table(
@@ -145,47 +136,52 @@ def reproduce(
         models=split_names(models),
         protocols=split_names(protocols),
     )
-    check_outputs(out or [])
     name, command = f"reproduce-{table}", command_line(context)
-    about = partial(Results.of, name, plan.title, plan.metrics, command=command, budget=budget)
-
-    def keep(tables: list[Comparison]) -> None:
-        for path in (one for one in out or [] if one.suffix == ".json"):
-            about(tables).write(path)
-
-    found = [with_shape(plan, comparison) for comparison in _run(plan, workers, keep)]
-    done = about(found)
-    if as_json:
-        print_json(done.content)
-    else:
-        _print_results(plan, done)
-    write_outputs(done, out or [], name)
-    if any(comparison.is_interrupted for comparison in found):
-        note("interrupted: the same command goes on.")
-        raise typer.Exit(INTERRUPTED)
+    _run(plan, name, command, workers, out or [], as_json, partial(with_shape, plan), budget=budget)
 
 
 def _run(
-    plan: Study, workers: str | None, keep: Callable[[list[Comparison]], None] = lambda tables: None
-) -> list[Comparison]:
-    """Run all tables of a study; raise the first error if no model could be fitted.
+    plan: Study,
+    name: str,
+    command: str,
+    workers: str | None,
+    out: list[Path],
+    as_json: bool,
+    completed: Callable[[Comparison], Comparison] = lambda table: table,
+    **more: str,
+) -> None:
+    """Run a study, print its tables and write them; `completed` adds facts to a table.
 
-    `keep` is called with all tables so far after each finished model.
+    Files of JSON are written after each model. Raises the first error if no model could be fitted.
     """
+    from transcf.experiments.results import Results
     from transcf.experiments.study import run_study, study_workers
 
+    check_outputs(out)
     store = open_store()
     total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     sharing = study_workers(plan, store, *jobs_and_cluster(workers))
+
+    def results(tables: list[Comparison]) -> Results:
+        return Results(name, plan.title, plan.metrics, tables, command, more)
+
+    def keep(tables: list[Comparison]) -> None:
+        for path in (one for one in out if one.suffix == ".json"):
+            results(tables).write(path)
+
     with show_steps(total, "models") as steps, sharing:
-        found: list[Comparison] = []
-        for table in run_study(
-            plan, steps.report, steps.counted, store, lambda partial: keep([*found, partial])
-        ):
-            found.append(table)
+        found = run_study(plan, steps.report, steps.counted, store, keep)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
-    return found
+    done = results([completed(comparison) for comparison in found])
+    if as_json:
+        print_json(done.to_dict())
+    else:
+        _print_results(plan, done)
+    write_outputs(done, out, Path(name).stem)
+    if any(comparison.is_interrupted for comparison in found):
+        note("interrupted: the same command goes on.")
+        raise typer.Exit(INTERRUPTED)
 
 
 def _print_studies(as_json: bool) -> None:

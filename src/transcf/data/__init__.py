@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions as Interactions
     from transcf.data.partitioned import PartitionedLog as PartitionedLog
     from transcf.data.partitioned import open_parts as open_parts
-    from transcf.data.partitioning import prepare_parts as prepare_parts
+    from transcf.data.partitioned import prepare_parts as prepare_parts
     from transcf.data.readers import as_interactions as as_interactions
     from transcf.data.readers import open_data as open_data
     from transcf.data.readers import pair_columns as pair_columns
@@ -36,8 +36,7 @@ _NAMES = {
     "filters": ["k_core", "paper_filter"],
     "ids": ["IdMap"],
     "interactions": ["Interactions"],
-    "partitioned": ["PartitionedLog", "open_parts"],
-    "partitioning": ["prepare_parts"],
+    "partitioned": ["PartitionedLog", "open_parts", "prepare_parts"],
     "readers": ["as_interactions", "open_data", "pair_columns", "read_interactions"],
     "report": ["Report"],
     "split": ["Candidates", "Split", "draw_candidates"],

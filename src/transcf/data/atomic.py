@@ -4,10 +4,10 @@ Both are written in a hidden folder `.NAME.TOKEN.tmp` next to the target and ren
 files get the permissions of the umask, whichever library wrote them. What the system refuses (a
 full disk, no permission) is a `WriteError` in one sentence, and leaves the target as it was.
 
-The hidden folder holds a file `transcf.lock`, which its writer keeps locked. The system releases
-the lock when the writer ends in any way, so the next writer of the same target removes folders
-whose lock is free. Where locks are not supported, nothing is ever removed. (Not by `filelock`: its
-import takes longer than most writes.)
+The writer keeps its hidden folder locked. The system releases the lock when the writer ends in any
+way, so the next writer of the same target removes folders whose lock is free. Where folders cannot
+be locked (Windows, some network disks), none is ever removed. (Not by `filelock`: its import takes
+longer than most writes.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +32,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-_LOCK, _NEW, _OLD = "transcf.lock", "new", "old"
+_NEW, _OLD = "new", "old"
 #: Longest target name, in bytes, that a hidden folder repeats: most systems end names at 255.
 _NAME_BYTES = 200
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -66,12 +65,11 @@ def atomic_write(target: Path) -> Iterator[Path]:
         WriteError: The system refuses to write it.
     """
     with _write_errors(target):
-        if _exists(target) and target.is_symlink():
+        if is_taken(target) and target.is_symlink():
             target = Path(os.path.realpath(target))
-        mode = stat.S_IMODE(target.stat().st_mode) if _exists(target) else None
+        mode = stat.S_IMODE(target.stat().st_mode) if is_taken(target) else None
         if mode is not None and not target.is_file():
             raise WriteError(f"{target} is not a file that can be replaced: name another one.")
-        target.parent.mkdir(parents=True, exist_ok=True)
         with workspace(target) as (folder, file_mode):
             unfinished = folder / _NEW / target.name
             yield unfinished
@@ -94,8 +92,7 @@ def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
         WriteError: The system refuses to write it, or the target exists and is not replaced.
     """
     with _write_errors(target):
-        _exists(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        is_taken(target)
         with workspace(target) as (folder, file_mode):
             new = folder / _NEW
             yield new
@@ -114,8 +111,16 @@ def check_free(target: Path, is_ours: Callable[[Path], bool], what: str) -> None
 
 def is_taken(target: Path) -> bool:
     """Return whether anything exists at a path; raise a `WriteError` if nothing can be there."""
+    if "\0" in str(target):
+        raise WriteError(f"{str(target)!r} cannot be written: a name has no NUL in it.")
     with _write_errors(target):
-        return _exists(target)
+        try:
+            target.lstat()
+        except FileNotFoundError:
+            return False
+        except ValueError as error:  # such as half of a character
+            raise WriteError(f"{str(target)!r} cannot be written: {error}.") from error
+    return True
 
 
 @contextmanager
@@ -124,91 +129,68 @@ def workspace(target: Path) -> Iterator[tuple[Path, int]]:
 
     Those that killed writers of the same target left behind are removed first.
     """
+    target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target)
-    with temporary(partial(_make, target), partial(_close, target)) as (folder, lock):
-        yield folder, stat.S_IMODE(os.fstat(lock).st_mode)
+    with temporary(partial(_make, target), partial(_close, target)) as (folder, _):
+        yield folder, stat.S_IMODE(folder.stat().st_mode) & 0o666
 
 
 def remove_abandoned(target: Path) -> None:
     """Remove the hidden folders of this target whose writers have ended."""
+    if fcntl is None:
+        return
     pattern = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{8}}\.tmp")
     for folder in list(target.parent.iterdir()):
         if pattern.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
-            # One that cannot be opened or removed must not prevent writing another.
+            # One that is in use or cannot be removed must not prevent writing another.
             with suppress(OSError):
-                _remove_if_abandoned(folder, target)
+                _close(target, (folder, _lock(folder)))
 
 
-def _remove_if_abandoned(folder: Path, target: Path) -> None:
+def _lock(folder: Path) -> int:
+    """Lock a folder until the handle is closed; raises an `OSError` if another process did."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
-    except FileNotFoundError:
-        folder.rmdir()  # killed before it began; fails, as it should, if anything is inside
-        return
-    try:
-        if _try_lock(lock):
-            _remove(folder, target)
-    finally:
-        os.close(lock)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
-def _try_lock(handle: int) -> bool:
-    """Lock an open file until it is closed; False if another process or handle holds it.
-
-    Raises:
-        OSError: There are no locks on this system.
-    """
-    try:
-        if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        elif os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    except (BlockingIOError, PermissionError):  # the first on POSIX, the second on Windows
-        return False
-    return True
-
-
-def _make(target: Path) -> tuple[Path, int]:
+def _make(target: Path) -> tuple[Path, int | None]:
     """Make a hidden folder, and lock it."""
     while True:
         folder = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
+        handle = None
         try:
-            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        except FileNotFoundError:
-            continue  # another writer saw it empty and removed it as abandoned
-        try:
-            is_ours = _try_lock(lock)
+            handle = _lock(folder) if fcntl else None
+        except (BlockingIOError, FileNotFoundError):
+            continue  # another writer saw it empty and removes it as abandoned
         except OSError:
-            is_ours = True  # no locks here, hence no writer removes it as abandoned
-        if is_ours and (folder / _LOCK).exists():
+            pass  # folders cannot be locked here, so no writer removes it as abandoned
+        if folder.exists():
             (folder / _NEW).mkdir()
-            return folder, lock
-        os.close(lock)  # another writer removed it before it was locked
+            return folder, handle
+        if handle is not None:
+            os.close(handle)  # another writer removed it before it was locked
 
 
-def _close(target: Path, made: tuple[Path, int]) -> None:
-    folder, lock = made
-    _remove(folder, target)
-    os.close(lock)
-
-
-def _remove(folder: Path, target: Path) -> None:
-    """Remove a hidden folder that is locked; the lock last, so that a kill here can be cleaned up.
-
-    Of two renames of which the second was not done, the first is undone.
-    """
-    if (folder / _OLD).exists() and not target.exists():
-        (folder / _OLD).rename(target)
-    for part in (_NEW, _OLD):
-        remove_folder(folder / part)
-    with suppress(OSError):
-        if {path.name for path in folder.iterdir()} <= {_LOCK}:
-            shutil.rmtree(folder)
+def _close(target: Path, made: tuple[Path, int | None]) -> None:
+    """Remove what a writer made in a locked hidden folder, and the folder if it is empty."""
+    folder, handle = made
+    try:
+        # Of two renames of which the second was not done, the first is undone.
+        if (folder / _OLD).exists() and not target.exists():
+            (folder / _OLD).rename(target)
+        for part in (_NEW, _OLD):
+            remove_folder(folder / part)
+        with suppress(OSError):
+            folder.rmdir()
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _stem(target: Path) -> str:
@@ -247,19 +229,6 @@ def _exchange(one: Path, other: Path) -> bool:
         return False
     paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
     return bool(rename(*paths, _RENAME_EXCHANGE) == 0)
-
-
-def _exists(target: Path) -> bool:
-    """Return whether anything exists at a path; raise if there cannot be such a name."""
-    if "\0" in str(target):
-        raise WriteError(f"{str(target)!r} cannot be written: a name has no NUL in it.")
-    try:
-        target.lstat()
-    except FileNotFoundError:
-        return False
-    except ValueError as error:  # such as half of a character
-        raise WriteError(f"{str(target)!r} cannot be written: {error}.") from error
-    return True
 
 
 @contextmanager

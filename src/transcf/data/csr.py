@@ -1,13 +1,12 @@
 """Items of users: `Csr`, a binary sparse matrix by rows; `Histories`, in order of time.
 
 `order_by_user` sorts events by user and item and merges repeated pairs: large logs by compiled
-kernels in two threads, others by numpy.
+kernels, others by numpy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -21,9 +20,6 @@ from transcf.data.ids import MANY_EVENTS, Rows
 _Offsets: TypeAlias = npt.NDArray[np.int64]
 _Ratings: TypeAlias = npt.NDArray[np.float32] | None
 _Times: TypeAlias = npt.NDArray[np.int64] | None
-
-#: Ranges that are sorted in parallel.
-_RANGES = 2
 
 
 def offsets(counts: npt.ArrayLike) -> _Offsets:
@@ -195,97 +191,43 @@ def _order_few(
             is_known = ~np.isnan(ratings)
             keys = [np.where(is_known, ratings, 0), is_known, *keys]
         events = np.lexsort(keys)[~np.append(repeated, False)]
-    return Ordered(
-        offsets(np.bincount(users[events], minlength=n_users)),
-        items[events],
-        events,
-        None if ratings is None else ratings[events],
-        None if timestamps is None else timestamps[events],
-    )
+    indptr = offsets(np.bincount(users[events], minlength=n_users))
+    return _ordered(indptr, items[events], events, ratings, timestamps)
 
 
 def _order_many(
     users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
 ) -> Ordered:
-    """Order events by kernels; the result does not depend on the number of ranges."""
+    """Order events by two counting sorts, by item and then by user, and merge what is repeated."""
     from transcf.kernels import sorting
 
+    starts = offsets(np.bincount(items, minlength=n_items))
+    by_item = np.empty(len(users), dtype=np.uint64)
+    sorting.place_by_item(users, items, starts[:-1].copy(), by_item)
+    indptr = offsets(np.bincount(users, minlength=n_users))
+    packed = np.empty(len(users), dtype=np.uint64)
+    sorting.place_by_user(by_item, starts, indptr[:-1].copy(), packed)
+    del by_item
     times = np.empty(0, np.int64) if timestamps is None else timestamps
     scores = np.empty(0, np.float32) if ratings is None else ratings
-    with ThreadPoolExecutor(_RANGES) as pool:
-        indptr, packed, scratch = _sort(users, items, n_users, n_items, pool)
-
-        def merge(first: int, end: int) -> _Offsets:
-            return sorting.merge_repeats(indptr[first : end + 1], packed, times, scores)
-
-        firsts, ends = _bounds(indptr)
-        counts = np.concatenate(list(pool.map(merge, firsts, ends)))
-        starts = offsets(counts)
-        size = int(starts[-1])
-        # Fresh pages cost more than the copying: the memory of the sort holds the positions.
-        ordered = Ordered(
-            starts,
-            np.empty(size, dtype=np.int32),
-            scratch.view(np.int64)[:size],
-            None if ratings is None else np.empty(size, dtype=np.float32),
-            None if timestamps is None else np.empty(size, dtype=np.int64),
-        )
-
-        def fill(first: int, end: int) -> None:
-            part = slice(starts[first], starts[end])
-            kept = ordered.positions[part]
-            sorting.unpack(packed, indptr[first], ordered.items[part], kept)
-            for source, target in ((ratings, ordered.ratings), (timestamps, ordered.timestamps)):
-                if source is not None and target is not None:
-                    source.take(kept, out=target[part], mode="clip")
-
-        list(pool.map(fill, firsts, ends))
-    return ordered
+    indptr = offsets(sorting.merge_repeats(indptr, packed, times, scores))
+    packed = packed[: indptr[-1]]  # items in the upper halves, events in the lower ones
+    columns = (packed >> np.uint64(32)).astype(np.int32)
+    packed &= np.uint64(2**32 - 1)
+    return _ordered(indptr, columns, packed.view(np.int64), ratings, timestamps)
 
 
-def _sort(
-    users: Rows, items: Rows, n_users: int, n_items: int, pool: ThreadPoolExecutor
-) -> tuple[_Offsets, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Sort by user, item and place, in two counting sorts.
-
-    Return offsets of the users, item and event packed in a word, and memory of the same size.
-    """
-    from transcf.kernels import sorting
-
-    by_item, packed = (np.empty(len(users), dtype=np.uint64) for _ in range(2))
-    cuts = [len(users) * part // _RANGES for part in range(_RANGES + 1)]
-    firsts, ends = cuts[:-1], cuts[1:]
-    counts = pool.map(lambda a, b: sorting.count_keys(items[a:b], n_items), firsts, ends)
-    starts, places = _places(list(counts))
-
-    def place_items(first: int, end: int, to: _Offsets) -> None:
-        sorting.place_by_item(users, items, first, end, to, by_item)
-
-    list(pool.map(place_items, firsts, ends, places))
-
-    def count_users(first: int, end: int) -> _Offsets:
-        return sorting.count_owners(by_item[starts[first] : starts[end]], n_users)
-
-    def place_users(first: int, end: int, to: _Offsets) -> None:
-        sorting.place_by_user(by_item, starts, first, end, to, packed)
-
-    firsts, ends = _bounds(starts)
-    indptr, places = _places(list(pool.map(count_users, firsts, ends)))
-    list(pool.map(place_users, firsts, ends, places))
-    return indptr, packed, by_item
-
-
-def _places(counts: Sequence[_Offsets]) -> tuple[_Offsets, list[_Offsets]]:
-    """Return offsets of the keys, and for each range where its share of each key goes."""
-    starts = offsets(sum(counts))
-    places = [starts[:-1].copy()]
-    for count in counts[:-1]:
-        places.append(places[-1] + count)
-    return starts, places
-
-
-def _bounds(starts: _Offsets) -> tuple[list[int], list[int]]:
-    """Cut keys into ranges with about as many entries each; return first and end keys."""
-    shares = np.arange(1, _RANGES) * starts[-1] // _RANGES
-    cuts = [0, *np.searchsorted(starts, shares).tolist(), len(starts) - 1]
-    return cuts[:-1], cuts[1:]
+def _ordered(
+    indptr: _Offsets,
+    columns: Rows,
+    events: npt.NDArray[np.int64],
+    ratings: _Ratings,
+    timestamps: _Times,
+) -> Ordered:
+    return Ordered(
+        indptr,
+        columns,
+        events,
+        None if ratings is None else ratings[events],
+        None if timestamps is None else timestamps[events],
+    )

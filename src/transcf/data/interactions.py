@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import scipy.sparse as sp
 
 from transcf.data.csr import Csr, Histories, offsets, order_by_user
-from transcf.data.ids import IdMap, Rows
+from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.report import Report, counted
-from transcf.data.side import adjacency, category_matrix, plain_categories, plain_links
+from transcf.data.validate import Place, to_categories
+from transcf.errors import DataError
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -230,7 +232,7 @@ class Interactions:
         if self.links is None:
             return Csr(np.zeros(self.n_users + 1, np.int64), np.empty(0, np.int32), self.n_users)
         rows, friends = (self.users.rows(self.links[end]) for end in ("user_id", "friend_id"))
-        return adjacency(rows, friends, (self.n_users, self.n_users))
+        return _adjacency(rows, friends, (self.n_users, self.n_users))
 
     @property
     def category_names(self) -> tuple[str, ...]:
@@ -246,7 +248,10 @@ class Interactions:
     def _category_matrix(self) -> tuple[Csr, tuple[str, ...]]:
         if self.categories is None:
             return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0), ()
-        return category_matrix(self.items, self.categories)
+        names = tuple(self.categories["category"].unique().sort().to_list())
+        columns = np.searchsorted(np.array(names, object), self.categories["category"].to_numpy())
+        rows = self.items.rows(self.categories["item_id"])
+        return _adjacency(rows, columns, (self.n_items, len(names))), names
 
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.
@@ -288,12 +293,20 @@ class Interactions:
 
     def with_categories(self, categories: pl.DataFrame | None) -> Interactions:
         """Return the same events with another table `item_id, category`."""
-        table = None if categories is None else plain_categories(categories)
-        return replace(self, categories=table)
+        if categories is None:
+            return replace(self, categories=None)
+        table = _two_columns(categories, "categories", ("item_id", "category"))
+        table = table.drop_nulls("item_id")
+        label = "the table of categories"
+        place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
+        known = to_categories(table["item_id"], table["category"], place)
+        return replace(self, categories=known)
 
     def with_links(self, links: pl.DataFrame | None) -> Interactions:
         """Return the same events with a table `user_id, friend_id`, a row for each direction."""
-        return replace(self, links=None if links is None else plain_links(links))
+        if links is not None:
+            links = _two_columns(links, "links", ("user_id", "friend_id")).drop_nulls()
+        return replace(self, links=links)
 
     def to_frame(self) -> pl.DataFrame:
         """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""
@@ -331,3 +344,35 @@ def _add_column(digest: Any, column: pl.Series) -> None:
         digest.update((column.str.join("").item() or "").encode())
     else:
         digest.update(column.to_numpy().tobytes())
+
+
+def mutual_links(
+    users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
+) -> pl.DataFrame:
+    """Return links between rows as a table `user_id, friend_id`, in both directions."""
+    ends = np.concatenate([rows, friends]), np.concatenate([friends, rows])
+    both = _adjacency(ends[0], ends[1], (len(users), len(users)))
+    owners, others = both.entry_rows, both.indices
+    apart = owners != others
+    return pl.DataFrame(
+        {"user_id": users.ids(owners[apart]), "friend_id": users.ids(others[apart])}
+    )
+
+
+def _adjacency(
+    rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], shape: tuple[int, int]
+) -> Csr:
+    """Compress pairs of rows and columns, each once; those that are `UNKNOWN` are left out."""
+    known = (rows != UNKNOWN) & (columns != UNKNOWN)
+    ones = np.ones(np.count_nonzero(known), np.int8)
+    found = sp.coo_array((ones, (rows[known], columns[known])), shape=shape).tocsr()
+    found.sort_indices()
+    return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
+
+
+def _two_columns(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> pl.DataFrame:
+    if missing := [name for name in columns if name not in table.columns]:
+        raise DataError(
+            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
+        )
+    return table.select(columns)

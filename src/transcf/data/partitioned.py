@@ -1,73 +1,81 @@
-"""`PartitionedLog`: a split log larger than memory, in Parquet files by ranges of users.
+"""Logs larger than memory: Parquet files by ranges of users, and their preparation.
 
-`prepare_parts` (`data.partitioning`) writes the folder. Its manifest is written last, and the
-folder is renamed into place after that, so that a log is complete or absent.
+Rows, filters and split are those of `read_interactions`, `k_core` and `leave_one_out`. polars'
+streaming engine numbers ids, counts for the filter and distributes events to partitions of users;
+values are checked by chunks of files, and repeated pairs are merged by partition. The manifest is
+written last, and the folder is renamed into place after that: a log is complete or absent.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from transcf.data.csr import offsets
-from transcf.data.files import user_path
+from transcf.data import files, filters, validate
+from transcf.data.atomic import atomic_write_dir, check_free
+from transcf.data.csr import offsets, order_by_user
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.data.report import Report, counted
+from transcf.data.readers import Reading
+from transcf.data.report import Report, counted, with_unused_columns
 from transcf.data.split import Split
-from transcf.errors import DataError
+from transcf.data.splitters import LEAST_EVENTS, Order, leaving_out
+from transcf.data.tables import by_role
+from transcf.errors import DataError, ParameterError, shown
+from transcf.parallel import check_unforked
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
-MANIFEST = "parted.json"
-VERSION = 1
-#: Tables `id, train, validation, test`: events in each part of the split.
-USERS, ITEMS = "users.parquet", "items.parquet"
-#: Table `item_id, category`, where the log had some.
-CATEGORIES = "categories.parquet"
+#: Rows that are checked at once.
+CHUNK_ROWS = 1 << 21
+_MANIFEST, _VERSION = "parted.json", 1
+#: Tables `id, train, validation, test` (events in each part of the split), and `item_id, category`.
+_USERS, _ITEMS, _CATEGORIES = "users.parquet", "items.parquet", "categories.parquet"
 #: Parts of the split, by their numbers in the tables of events.
-PARTS = ("train", "validation", "test")
+_PARTS = ("train", "validation", "test")
+_IDS: tuple[validate.Role, ...] = ("user", "item")
 _KEYS = {"recipe", "report", "log_report", "timed", "times_are_dates", "starts", "files"}
 
 
 def is_partitioned(folder: Path) -> bool:
     """Whether `prepare_parts` wrote this folder."""
-    return (folder / MANIFEST).is_file()
+    return (folder / _MANIFEST).is_file()
 
 
-def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = PARTS) -> PartitionedLog:
+def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = _PARTS) -> PartitionedLog:
     """Open a folder that `prepare_parts` wrote, or some parts of its split; no event is read yet.
 
     Raises:
         DataError: It is none, or its manifest is damaged or of another version.
     """
-    path = user_path(folder).absolute()
+    path = files.user_path(folder).absolute()
     if not is_partitioned(path):
-        raise DataError(f"{path} holds no log in parts: it has no {MANIFEST}.")
+        raise DataError(f"{path} holds no log in parts: it has no {_MANIFEST}.")
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads((path / _MANIFEST).read_bytes())
         version, is_whole = manifest["version"], manifest.keys() >= _KEYS
     except (OSError, KeyError, ValueError, TypeError) as problem:
-        raise _damaged(path / MANIFEST) from problem
-    if version != VERSION:
+        raise _damaged(path / _MANIFEST) from problem
+    if version != _VERSION:
         raise DataError(
-            f"{path} is a log in parts of version {version}, this library reads {VERSION}: "
+            f"{path} is a log in parts of version {version}, this library reads {_VERSION}: "
             "prepare it again."
         )
     if not is_whole:
-        raise _damaged(path / MANIFEST)
-    return PartitionedLog(path, manifest, parts, {})
+        raise _damaged(path / _MANIFEST)
+    return PartitionedLog(path, manifest, parts)
 
 
 class PartitionedLog:
@@ -93,14 +101,8 @@ class PartitionedLog:
         (20000, 18000)
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        manifest: Mapping[str, Any],
-        parts: tuple[str, ...],
-        ids: dict[str, IdMap],
-    ) -> None:
-        self.folder, self.parts, self._manifest, self._ids = folder, parts, manifest, ids
+    def __init__(self, folder: Path, manifest: Mapping[str, Any], parts: tuple[str, ...]) -> None:
+        self.folder, self.parts, self._manifest = folder, parts, manifest
         self._starts: list[int] = manifest["starts"]
         self.n_users, self.n_partitions = self._starts[-1], len(self._starts) - 1
         self.timed = bool(manifest["timed"])
@@ -120,15 +122,15 @@ class PartitionedLog:
         what = ", ".join(counted(*size) for size in sizes)
         return f"PartitionedLog({self.folder}: {' + '.join(self.parts)}, {what})"
 
-    @property
+    @cached_property
     def users(self) -> IdMap:
         """User ids."""
-        return self._read_ids(USERS)
+        return IdMap(self._table(_USERS)["id"])
 
-    @property
+    @cached_property
     def items(self) -> IdMap:
         """Item ids."""
-        return self._read_ids(ITEMS)
+        return IdMap(self._table(_ITEMS)["id"])
 
     @property
     def n_items(self) -> int:
@@ -138,22 +140,22 @@ class PartitionedLog:
     @cached_property
     def user_counts(self) -> Counts:
         """(n_users,) events of each user."""
-        return self._counts(USERS)
+        return self._counts(_USERS)
 
     @cached_property
     def item_counts(self) -> Counts:
         """(n_items,) events of each item."""
-        return self._counts(ITEMS)
+        return self._counts(_ITEMS)
 
     @property
     def digest(self) -> str:
         """SHA-256 that tells it from other logs."""
-        content = (self.folder / MANIFEST).read_bytes() + " ".join(self.parts).encode()
+        content = (self.folder / _MANIFEST).read_bytes() + " ".join(self.parts).encode()
         return hashlib.sha256(content).hexdigest()
 
     def only(self, *parts: str) -> PartitionedLog:
         """Return some parts of the split."""
-        return PartitionedLog(self.folder, self._manifest, parts, self._ids)
+        return PartitionedLog(self.folder, self._manifest, parts)
 
     @property
     def train(self) -> PartitionedLog:
@@ -172,18 +174,17 @@ class PartitionedLog:
 
     def split(self) -> Split:
         """Return the split with all of its events in memory."""
-        train, validation, test = (self.only(part).read() for part in PARTS)
+        train, validation, test = (self.only(part).read() for part in _PARTS)
         recipe = self._manifest["recipe"]
         return Split(train, validation, test, recipe=recipe, report=self.whole_report)
 
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
         events = pl.concat([table for *_, table in self._events(0, self.n_users)])
-        has_categories = CATEGORIES in self._manifest["files"]
-        categories = self._table(CATEGORIES) if has_categories else None
-        return self._interactions(
-            events, self.users, self.items, categories=categories, report=self.report
-        )
+        more: dict[str, Any] = {"report": self.report}
+        if _CATEGORIES in self._manifest["files"]:
+            more["categories"] = self._table(_CATEGORIES)
+        return self._interactions(events, self.users, self.items, **more)
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
         """Read the events of the users first..end-1, a partition at a time.
@@ -211,25 +212,20 @@ class PartitionedLog:
 
     def _events(self, first: int, end: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
         """Yield the users first..end-1 of each partition, from and to, and the events of them."""
-        wanted = pl.col("part").is_in([PARTS.index(part) for part in self.parts])
+        wanted = pl.col("part").is_in([_PARTS.index(part) for part in self.parts])
         for number, (start, stop) in enumerate(pairwise(self._starts)):
             begin, until = max(first, start), min(end, stop)
             if begin < until:
                 in_range = pl.col("user").is_between(begin, until - 1)
-                yield begin, until, self._table(partition_name(number)).filter(wanted & in_range)
+                yield begin, until, self._table(_partition_name(number)).filter(wanted & in_range)
 
     def _interactions(
         self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any
     ) -> Interactions:
         """Return events of users whose rows begin with `first`."""
-        rows = array_of(events, "user") - np.int32(first), array_of(events, "item")
+        rows = _array(events, "user") - np.int32(first), _array(events, "item")
         dates = self._manifest["times_are_dates"]
         return Interactions.from_frame(events, users, items, rows, times_are_dates=dates, **more)
-
-    def _read_ids(self, name: str) -> IdMap:
-        if name not in self._ids:
-            self._ids[name] = IdMap(self._table(name)["id"])
-        return self._ids[name]
 
     def _counts(self, name: str) -> Counts:
         counts = self._table(name).select(pl.sum_horizontal(self.parts).cast(pl.Int64))
@@ -239,27 +235,349 @@ class PartitionedLog:
         """Read a table of the folder after checking its checksum."""
         path = self.folder / name
         try:
-            if self._manifest["files"][name] != digest_of(path):
+            if self._manifest["files"][name] != _digest(path):
                 raise _damaged(path)
             return pl.read_parquet(path, glob=False)
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(path) from problem
 
 
-def array_of(frame: pl.DataFrame, name: str) -> Any:
+def prepare_parts(
+    source: Any,
+    folder: str | Path,
+    *,
+    partitions: int = 16,
+    k_core: int | None = None,
+    by: Order = "auto",
+    seed: int = 0,
+    progress: Callable[[str], object] = lambda step: None,
+    **reading: Unpack[Reading],
+) -> PartitionedLog:
+    """Read, filter and split Parquet files, and write the log to a folder by partitions of users.
+
+    Rows and split are those of `leave_one_out(k_core(read_interactions(source)))`. The process
+    holds the ids, and a chunk of the files or a partition at a time.
+
+    Args:
+        source: A folder of Parquet files, a file, a pattern, or a list of them.
+        folder: Where the log is written, whole or not at all; an older one is replaced.
+        partitions: Largest number of partitions.
+        k_core: Fewest events of users and items; see `transcf.k_core`. None keeps all.
+        by: What is held out: "auto", "time", "position" or "random"; see `leave_one_out`.
+        seed: Seed of the random order.
+        progress: Called with the name of each step.
+        reading: Columns (`user`, `item`, `rating`, `timestamp`, `category`), `ratings` and
+            `min_rating`, as for `read_interactions`.
+
+    Raises:
+        DataError: One sentence about the first thing that is wrong.
+
+    Example:
+        >>> from transcf import synthesize
+        >>> synthesize().to_frame().write_parquet("events.parquet")
+        >>> prepare_parts("events.parquet", "prepared", partitions=4, k_core=5).how
+        'the newest event of each user for test, the one before it for validation'
+    """
+    check_unforked("read a log")
+    target = files.user_path(folder)
+    _check_arguments(target, partitions, k_core, by, reading)
+    rule, min_rating = reading.get("ratings", "any"), reading.get("min_rating")
+    paths, roles = _find_files(source, reading)
+    validate.check_rule(rule, roles, str(paths[0]))
+    filters.has_ratings(min_rating, rated="rating" in roles)
+    order, recipe = leaving_out(by, seed, timed="timestamp" in roles)
+    with atomic_write_dir(target) as unfinished:
+        scratch = unfinished / "scratch"
+        progress("checking events")
+        categories, unrated, are_dates = _check_events(paths, roles, rule, scratch / "events")
+        progress("distributing events to partitions")
+        users, items, bounds = _distribute(scratch, partitions)
+        progress("merging repeats")
+        sums = _merge_all(scratch, bounds, len(items), min_rating)
+        progress("filtering and splitting")
+        events = _scan(scratch / "merged")
+        left = _with_enough(events, 1)
+        missing = {"without_rating": unrated} if unrated else {}
+        report = Report().then("read", rows=sums["rows"], **missing)
+        report = with_unused_columns(report, files.parquet_schema(paths[0]), roles)
+        report = report.then("merge repeats", events=sums["rows"], repeats=sums["repeats"])
+        if sums["interactions"]:
+            dropped = {name: sums[name] for name in ("interactions", "without_rating")}
+            dropped["users"] = len(users) - len(left.users)
+            dropped["items"] = len(items) - len(left.items)
+            n_merged = sums["rows"] - sums["repeats"]
+            report = filters.drop_low_ratings(report, min_rating, n_merged, dropped)
+        if k_core is not None:
+            left, report = _k_core(events, left, k_core, report)
+        starts = np.searchsorted(left.users, bounds).tolist()
+        names = [_partition_name(number) for number in range(len(starts) - 1)]
+        for number, (first, end) in enumerate(pairwise(starts)):
+            merged = pl.read_parquet(scratch / "merged" / _partition_name(number), glob=False)
+            own = left._replace(users=left.users[first:end])
+            _split(merged, own, first, order, seed).write_parquet(unfinished / names[number])
+        shutil.rmtree(scratch)
+        written = pl.scan_parquet([unfinished / name for name in names], glob=False)
+        tables = {
+            _USERS: _counts(written, "user", users.gather(pl.Series(left.users))),
+            _ITEMS: _counts(written, "item", items.gather(pl.Series(left.items))),
+        }
+        if "category" in roles:
+            known = pl.col("item_id").is_in(tables[_ITEMS]["id"].implode())
+            tables[_CATEGORIES] = categories.filter(known)
+        for name, table in tables.items():
+            table.write_parquet(unfinished / name)
+        manifest = {
+            "version": _VERSION,
+            "recipe": recipe,
+            "report": _with_split(report, tables[_USERS]).to_list(),
+            "log_report": report.to_list(),
+            "timed": "timestamp" in roles,
+            "times_are_dates": are_dates,
+            "starts": starts,
+            "files": {name: _digest(unfinished / name) for name in (*names, *tables)},
+        }
+        text = json.dumps(manifest, indent=1) + "\n"
+        (unfinished / _MANIFEST).write_text(text, encoding="utf-8")
+    return open_parts(target)
+
+
+def _check_arguments(
+    target: Path, partitions: int, k_core: int | None, by: Order, reading: Reading
+) -> None:
+    check_free(target, is_partitioned, "a log in parts")
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+        raise ParameterError(
+            f"partitions={shown(partitions)} is not allowed; give a number from 1 on."
+        )
+    if k_core is not None:
+        filters.check_core("k_core", k_core)
+    if by == "paper":
+        raise ParameterError("by='paper' looks at all events at once: prepare without partitions.")
+    other = next((n for n in reading if n not in (*validate.ROLES, "ratings", "min_rating")), None)
+    if other is not None:
+        raise ParameterError(
+            f"{other} does not go with partitions, which are prepared from Parquet files alone: "
+            "leave one out."
+        )
+    filters.check_min_rating(reading.get("min_rating"))
+
+
+def _find_files(source: Any, given: Reading) -> tuple[list[Path], validate.Roles]:
+    """Return Parquet files in the order of the log, and the column of each role."""
+    specs = [source] if isinstance(source, str | PathLike) else list(source)
+    paths = [path for spec in specs for path in files.files_of(spec)]
+    other = next((path for path in paths if path.suffix.lower() not in files.PARQUET), None)
+    if other is not None and other.exists():
+        raise DataError(
+            f"{other} is no Parquet file: only Parquet is prepared in parts; write the log as "
+            "Parquet, or prepare it without partitions."
+        )
+    sources = [files.file_source(path) for path in paths]
+    first = sources[0]
+    roles = validate.find_columns(first.columns, cast("Any", given), first.label, validate.ROLES)
+    files.check_names(sources, roles)
+    schemas = [files.parquet_schema(path) for path in paths]
+    for column in roles.values():
+        files.check_kinds(column, [schema[column] for schema in schemas], sources)
+    if not pl.scan_parquet(paths, glob=False).select(pl.len()).collect().item():
+        raise DataError(f"{first.label} is empty: it has columns but no rows.")
+    return paths, roles
+
+
+def _check_events(
+    paths: Sequence[Path], roles: validate.Roles, rule: validate.RatingRule, target: Path
+) -> tuple[pl.DataFrame, int, bool]:
+    """Write checked values; return categories, missing ratings, and whether times are dates."""
+    target.mkdir(parents=True)
+    categories, unrated, are_dates, before = list[pl.DataFrame](), 0, set[bool](), 0
+    for path in paths:
+        first = 0
+        try:
+            lazy = pl.scan_parquet(path, glob=False).select(roles.values())
+            for chunk in lazy.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
+                frame = by_role(chunk, roles)
+                where = partial(_name_row, path, first)
+                places = {role: validate.Place(str(path), c, where) for role, c in roles.items()}
+                ids = {role: validate.checked_ids(frame[role], places[role]) for role in _IDS}
+                values = validate.checked_values(frame, places, rule, ids["item"])
+                columns: dict[str, Any] = {"user": ids["user"], "item": ids["item"]}
+                columns["position"] = pl.int_range(before, before + len(frame), eager=True)
+                if "ratings" in values:
+                    columns["rating"] = values["ratings"]
+                    unrated += int(np.isnan(values["ratings"]).sum())
+                if "timestamps" in values:
+                    columns["timestamp"] = values["timestamps"]
+                    are_dates.add(values["times_are_dates"])
+                if "categories" in values:
+                    categories.append(values["categories"])
+                pl.DataFrame(columns).write_parquet(target / f"{before:012}.parquet")
+                first, before = first + len(frame), before + len(frame)
+        except (PolarsError, PanicException, OSError) as problem:
+            raise files.unreadable(path, "Parquet", problem) from problem
+    if len(are_dates) > 1:
+        raise DataError(
+            f"Column {roles['timestamp']!r} holds dates in some rows and numbers in others: "
+            "write all of its times in one way."
+        )
+    table = pl.DataFrame()
+    if categories:
+        table = pl.concat(categories).unique().sort("item_id", "category")
+    return table, unrated, are_dates == {True}
+
+
+def _name_row(path: Path, first: int, row: int) -> str:
+    return f"{path}: row {first + row + 1:,}"
+
+
+def _distribute(scratch: Path, partitions: int) -> tuple[pl.Series, pl.Series, list[int]]:
+    """Write events by ranges of users; return all ids, and the first user of each partition."""
+    events = _scan(scratch / "events")
+    users, items = (
+        events.group_by(id=name).len().sort("id").collect(engine="streaming").with_row_index("row")
+        for name in _IDS
+    )
+    ends = users["len"].cast(pl.Int64).cum_sum().to_numpy()
+    wanted = np.arange(1, partitions) * ends[-1] / partitions
+    bounds = np.unique([0, *(np.searchsorted(ends, wanted) + 1), len(ends)])
+    partition = np.searchsorted(bounds, users["row"].to_numpy(), side="right") - 1
+    for name, ids in (("user", users.with_columns(partition=partition)), ("item", items)):
+        row = pl.col("row").cast(pl.Int32).alias(name)
+        numbers = ids.lazy().drop("len")
+        events = events.join(numbers, left_on=name, right_on="id").with_columns(row).drop("row")
+    by_partition = pl.PartitionBy(scratch / "partitions", key="partition", include_key=False)
+    events.sink_parquet(by_partition, mkdir=True, maintain_order=False, engine="streaming")
+    shutil.rmtree(scratch / "events")
+    return users["id"], items["id"], bounds.tolist()
+
+
+def _merge_all(
+    scratch: Path, bounds: Sequence[int], n_items: int, min_rating: float | None
+) -> dict[str, int]:
+    """Order events, merge repeated pairs and drop low ratings by partition; return counts."""
+    sums = np.zeros(4, np.int64)
+    (scratch / "merged").mkdir()
+    for number, (first, end) in enumerate(pairwise(bounds)):
+        source = scratch / "partitions" / f"partition={number}"
+        frame = _scan(source).sort("position").collect()
+        shutil.rmtree(source)
+        users, items = _array(frame, "user") - np.int32(first), _array(frame, "item")
+        values = _array(frame, "rating"), _array(frame, "timestamp")
+        ordered = order_by_user(users, items, end - first, n_items, *values)
+        merged = frame[ordered.positions]
+        sums[:2] += len(frame), len(frame) - len(merged)
+        if ordered.ratings is not None and filters.has_ratings(min_rating, rated=True):
+            kept = filters.meets_min_rating(ordered.ratings, min_rating)
+            sums[2:] += (~kept).sum(), np.isnan(ordered.ratings[~kept]).sum()
+            merged = merged.filter(pl.Series(kept))
+        merged.write_parquet(scratch / "merged" / _partition_name(number))
+    names = ("rows", "repeats", "interactions", "without_rating")
+    return dict(zip(names, sums.tolist(), strict=True))
+
+
+class _Left(NamedTuple):
+    """Users and items that are left, by their rows in ascending order, and their events."""
+
+    users: Counts
+    items: Counts
+    n_events: int
+
+
+def _with_enough(events: pl.LazyFrame, least: int) -> _Left:
+    """Return users with enough events, and items with enough events of these."""
+
+    def enough(some: pl.LazyFrame, name: str) -> pl.DataFrame:
+        counted = some.group_by(name).len().filter(pl.col("len") >= least)
+        return counted.sort(name).collect(engine="streaming")
+
+    users = enough(events, "user").select("user")
+    items = enough(events.join(users.lazy(), on="user", how="semi"), "item")
+    return _Left(users["user"].to_numpy(), items["item"].to_numpy(), int(items["len"].sum()))
+
+
+def _k_core(events: pl.LazyFrame, left: _Left, least: int, report: Report) -> tuple[_Left, Report]:
+    """Filter as `k_core` does."""
+    before, rounds, n_before = left, -1, -1
+    while len(left.users) + len(left.items) != n_before:
+        rounds, n_before = rounds + 1, len(left.users) + len(left.items)
+        some = events
+        for name, rows in (("user", left.users), ("item", left.items)):
+            some = some.join(pl.LazyFrame({name: rows}), on=name, how="semi")
+        left = _with_enough(some, least)
+    if not left.n_events:
+        raise filters.nothing_left("k-core", before.n_events)
+    return left, report.then(
+        "k-core",
+        rounds=rounds,
+        least_users=least,
+        least_items=least,
+        users=len(before.users) - len(left.users),
+        items=len(before.items) - len(left.items),
+        interactions=before.n_events - left.n_events,
+    )
+
+
+def _split(frame: pl.DataFrame, left: _Left, first: int, order: Order, seed: int) -> pl.DataFrame:
+    """Hold out two events of each user of a partition as `leave_one_out` does; return its table.
+
+    `left` has the old rows of the partition's users and of all items; the new row of the first
+    user is `first`.
+    """
+    from transcf.kernels.splitting import event_keys, last_two
+
+    for name, rows, start in (("user", left.users, first), ("item", left.items, 0)):
+        new = np.arange(start, start + len(rows), dtype=np.int32)
+        frame = frame.join(pl.DataFrame({name: rows, "new": new}), on=name, maintain_order="left")
+        frame = frame.with_columns(pl.col("new").alias(name)).drop("new")
+    indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=len(left.users)))
+    if order == "random":
+        keys: Counts = event_keys(indptr, _array(frame, "item"), seed, first)
+    else:
+        keys = _array(frame, "timestamp" if order == "time" else "position")
+    test, validation = last_two(indptr, keys, LEAST_EVENTS)
+    held_out = np.zeros(len(frame), np.uint8)
+    held_out[validation] = _PARTS.index("validation")
+    held_out[test] = _PARTS.index("test")
+    others = [name for name in ("position", "rating", "timestamp") if name in frame.columns]
+    return frame.select("user", "item", pl.Series("part", held_out), *others)
+
+
+def _counts(written: pl.LazyFrame, name: str, ids: pl.Series) -> pl.DataFrame:
+    """Table `id, train, validation, test` with the events in each part of the split."""
+    in_part = {part: (pl.col("part") == n).sum().cast(pl.Int32) for n, part in enumerate(_PARTS)}
+    counted = written.group_by(name).agg(**in_part).sort(name).collect(engine="streaming")
+    return counted.select(ids.alias("id"), *_PARTS)
+
+
+def _with_split(report: Report, users: pl.DataFrame) -> Report:
+    """Report the sizes of the parts, as `leave_one_out` does."""
+    events = users.select(pl.sum_horizontal(_PARTS)).to_series()
+    held_out = int((events >= LEAST_EVENTS).sum())
+    return report.then(
+        "split",
+        **{part: int(users[part].sum()) for part in _PARTS},
+        users_held_out=held_out,
+        users_kept_whole=len(events) - held_out,
+        users_without_training=0,
+    )
+
+
+def _array(frame: pl.DataFrame, name: str) -> Any:
     """Return a copy of a column as an array; None if there is no such column."""
     return frame[name].to_numpy().copy() if name in frame.columns else None
 
 
-def digest_of(path: Path) -> str:
+def _digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def partition_name(number: int) -> str:
-    """Return the file name of a partition."""
+def _partition_name(number: int) -> str:
     return f"part-{number:05}.parquet"
+
+
+def _scan(folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(sorted(folder.iterdir()), glob=False, hive_partitioning=False)
 
 
 def _damaged(path: Path) -> DataError:

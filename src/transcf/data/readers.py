@@ -19,7 +19,6 @@ from transcf.data.filters import check_min_rating, filter_min_rating, filter_of,
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report, with_unused_columns
-from transcf.data.side import read_categories, read_links
 from transcf.data.tables import TableSource, pairs_source, table_source
 from transcf.data.validate import ROLES, Column, RatingRule, Role, find_columns
 from transcf.errors import DataError, ParameterError, did_you_mean
@@ -154,6 +153,8 @@ def read_interactions(
             "category or categories."
         )
     log = read_source(_open(source, dialect), columns, ratings)
+    if links is not None or categories is not None:
+        from transcf.data.side import read_categories, read_links
     if links is not None:
         table, report = read_links(_open_side(links, dialect), log.users, log.report)
         log = log.with_links(table).with_report(report)
@@ -219,22 +220,12 @@ def read_source(
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
     (users, user_rows), (items, item_rows) = _pair_ids(frame, roles, source)
-    values: dict[str, Any] = {}
     counts = {"rows": len(frame)}
-    if "rating" in roles:
-        values["ratings"] = validate.to_ratings(
-            frame["rating"], source.place(roles["rating"]), rule
-        )
-        if missing := int(np.isnan(values["ratings"]).sum()):
-            counts["without_rating"] = missing
-    if "timestamp" in roles:
-        times = validate.to_times(frame["timestamp"], source.place(roles["timestamp"]))
-        values["timestamps"], values["times_are_dates"] = times
-    if "category" in roles:
-        place = source.place(roles["category"])
-        values["categories"] = validate.to_categories(
-            items.ids(item_rows), frame["category"], place
-        )
+    places = {role: source.place(column) for role, column in roles.items()}
+    item_ids = items.ids(item_rows) if "category" in roles else items.series
+    values = validate.checked_values(frame, places, rule, item_ids)
+    if missing := int(np.isnan(values.get("ratings", 0)).sum()):
+        counts["without_rating"] = missing
     report = with_unused_columns(Report().then("read", **counts), source.columns, roles)
     return Interactions.from_rows(users, items, user_rows, item_rows, report=report, **values)
 

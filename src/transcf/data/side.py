@@ -1,15 +1,13 @@
-"""Side tables of a log: links between users, and categories of items."""
+"""Reading side tables of a log: links between users, and categories of items."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
-import scipy.sparse as sp
 
 from transcf.data import validate
-from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
+from transcf.data.interactions import mutual_links
 from transcf.data.report import Report
 from transcf.data.tables import TableSource
 from transcf.data.validate import Place, Role, Roles
@@ -23,7 +21,8 @@ def read_links(source: TableSource, users: IdMap, report: Report) -> tuple[pl.Da
     """
     frame, places = _read(source, ("user", "friend"), users)
     rows, friends = (
-        _rows(_ids(frame[role], place, source), source, users) for role, place in places.items()
+        _rows(validate.checked_ids(frame[role], place), source, users)
+        for role, place in places.items()
     )
     known = (rows != UNKNOWN) & (friends != UNKNOWN)
     if not known.any():
@@ -41,7 +40,7 @@ def read_categories(
     Items that are not in the log are left out and counted.
     """
     frame, places = _read(source, ("item", "category"), items)
-    ids = _ids(frame["item"], places["item"], source)
+    ids = validate.checked_ids(frame["item"], places["item"])
     if source.is_text and not items.is_text and ids.dtype == pl.String:
         numbers = plain_integers(ids)
         ids = ids if numbers.null_count() else numbers
@@ -62,58 +61,6 @@ def read_categories(
     return kept.sort("item_id", "category"), report.then("categories", **counts)
 
 
-def plain_links(table: pl.DataFrame) -> pl.DataFrame:
-    """Check a table `user_id, friend_id`, and drop nulls."""
-    return _require(table, "links", ("user_id", "friend_id")).drop_nulls()
-
-
-def plain_categories(table: pl.DataFrame) -> pl.DataFrame:
-    """Check a table `item_id, category`, convert the categories to text, and drop nulls."""
-    table = _require(table, "categories", ("item_id", "category")).drop_nulls("item_id")
-    label = "the table of categories"
-    place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
-    return validate.to_categories(table["item_id"], table["category"], place)
-
-
-def category_matrix(items: IdMap, table: pl.DataFrame) -> tuple[Csr, tuple[str, ...]]:
-    """Return the categories of each item, (n_items, n_categories), and their names in order."""
-    names = tuple(table["category"].unique().sort().to_list())
-    columns = np.searchsorted(np.array(names, object), table["category"].to_numpy())
-    return adjacency(items.rows(table["item_id"]), columns, (len(items), len(names))), names
-
-
-def mutual_links(
-    users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
-) -> pl.DataFrame:
-    """Return links between rows as a table `user_id, friend_id`, in both directions."""
-    ends = np.concatenate([rows, friends]), np.concatenate([friends, rows])
-    both = adjacency(ends[0], ends[1], (len(users), len(users)))
-    owners, others = both.entry_rows, both.indices
-    apart = owners != others
-    return pl.DataFrame(
-        {"user_id": users.ids(owners[apart]), "friend_id": users.ids(others[apart])}
-    )
-
-
-def adjacency(
-    rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], shape: tuple[int, int]
-) -> Csr:
-    """Compress pairs of rows and columns, each once; those that are `UNKNOWN` are left out."""
-    known = (rows != UNKNOWN) & (columns != UNKNOWN)
-    ones = np.ones(np.count_nonzero(known), np.int8)
-    found = sp.coo_array((ones, (rows[known], columns[known])), shape=shape).tocsr()
-    found.sort_indices()
-    return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
-
-
-def _require(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> pl.DataFrame:
-    if missing := [name for name in columns if name not in table.columns]:
-        raise DataError(
-            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
-        )
-    return table.select(columns)
-
-
 def _read(
     source: TableSource, roles: tuple[Role, Role], known: IdMap
 ) -> tuple[pl.DataFrame, dict[Role, Place]]:
@@ -132,7 +79,9 @@ def _columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Rol
     columns are in order, unless the names are values of a first row.
     """
     names = source.columns
-    usual = [validate.usual_role(name) if source.has_header else None for name in names]
+    usual: list[Role | None] = [None] * len(names)
+    if source.has_header:
+        usual = validate.usual_roles(names)
     for role in roles:
         if usual.count(role) > 1:
             raise _wrong(source, f"has several columns that could be the {role}", roles)
@@ -153,14 +102,6 @@ def _columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Rol
 def _wrong(source: TableSource, what: str, roles: tuple[Role, Role]) -> DataError:
     first, second = (role if role == "category" else f"{role}_id" for role in roles)
     return DataError(f"{source.label} {what}: give a table with columns {first} and {second}.")
-
-
-def _ids(values: pl.Series, place: Place, source: TableSource) -> pl.Series:
-    """Return a column of ids as Int64 or String; blanks around them are an error, as in logs."""
-    ids = validate.plain_ids(values, place)
-    if ids.dtype == pl.String and not source.keep_blanks:
-        validate.check_blanks(ids.unique(), ids, place)
-    return ids
 
 
 def _rows(ids: pl.Series, source: TableSource, known: IdMap) -> Rows:

@@ -13,9 +13,8 @@ from transcf.data.atomic import atomic_write
 from transcf.data.csr import offsets
 from transcf.data.files import path_of
 from transcf.data.ids import IdMap
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, mutual_links
 from transcf.data.report import Report
-from transcf.data.side import mutual_links
 from transcf.data.validate import check_seed
 from transcf.errors import ParameterError, shown
 
@@ -25,8 +24,6 @@ _CATEGORIES = 12
 _LINKS, _ODD_LINKS = 3, 0.2
 #: Largest number of tastes of one user.
 _TASTES = 4
-#: Share of events that follow popularity alone.
-_CURIOSITY = 0.1
 #: Exponent of the decrease of popularity with rank.
 _TAIL = 0.8
 #: Fewest events of a user, where there are enough.
@@ -71,30 +68,40 @@ def synthesize(
         >>> synthesize(users=100, items=50, interactions=1000).n_users
         100
     """
-    from transcf.kernels.synthesis import Dynamics, ItemTable, UserTastes, draw_events
+    from transcf.kernels.synthesis import World, draw_events
 
     _check_number("drift", drift, math.inf)
     _check_number("sequences", sequences, 1)
     categories = _check(users, items, interactions, categories)
     random = np.random.default_rng(check_seed(seed))
-    table = ItemTable(*_make_items(items, categories, random))
-    tastes = UserTastes(*_make_users(users, categories, random))
+    starts, popularity, styles = _make_items(items, categories, random)
+    tastes, shares, favourites = _make_users(users, categories, random)
     degrees = _degrees(users, items // 2, interactions, random)
     noise = random.standard_normal(interactions, dtype=np.float32)
     arrivals = random.random(users) * 0.5
     # Ids are assigned at random, so that they are independent of category and popularity.
     names = random.permutation(items).astype(np.int32)
     releases = np.maximum(0, random.uniform(-0.5, 1, items))
-    dynamics = Dynamics(float(sequences), float(drift), releases, arrivals)
-    item_rows, strengths, moments = draw_events(degrees, tastes, table, _CURIOSITY, dynamics, seed)
+    world = World(
+        tastes=tastes,
+        shares=shares,
+        favourites=favourites,
+        arrivals=arrivals,
+        starts=starts,
+        popularity=popularity,
+        styles=styles,
+        releases=releases,
+        sequences=float(sequences),
+        drift=float(drift),
+    )
+    item_rows, strengths, moments = draw_events(degrees, world, seed)
     user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
     ratings = np.clip(np.rint(1.5 + 3.5 * strengths + 0.5 * noise), 1, 5).astype(np.float32)
     arrival = arrivals[user_rows] * _SPAN
     times = _EPOCH + arrival + moments * (_SPAN - arrival)
     user_ids, item_ids = _ids("u", users), _ids("i", items)
-    numbers = np.repeat(np.arange(categories), np.diff(table.starts))
     labels = pl.Series([f"category {number + 1:02d}" for number in range(categories)])
-    labels = labels.gather(numbers)
+    labels = labels.gather(np.repeat(np.arange(categories), np.diff(starts)))
     labelled = pl.DataFrame({"item_id": item_ids.ids(names), "category": labels})
     log = Interactions.from_rows(
         user_ids,
@@ -104,7 +111,7 @@ def synthesize(
         ratings=ratings,
         timestamps=times.astype(np.int64),
         categories=labelled.sort("item_id"),
-        links=_link_table(user_ids, tastes.tastes, tastes.shares, seed),
+        links=_link_table(user_ids, tastes, shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)

@@ -15,9 +15,6 @@ from polars.exceptions import PanicException, PolarsError
 from transcf.data.validate import Place, Roles
 from transcf.errors import DataError, shown
 
-#: Seconds that lie beyond all years and still fit as microseconds.
-_FAR_SECONDS = 2**42
-
 
 @dataclass(frozen=True)
 class TableSource:
@@ -100,14 +97,12 @@ def pairs_source(pairs: Sequence[Any]) -> TableSource:
                 "says what else can be read."
             )
     label = "the list of pairs"
-    columns = {
-        role: column_of_objects([pair[place] for pair in pairs], role, label)
-        for place, role in enumerate(("user", "item"))
-    }
-    return frame_source(pl.DataFrame(columns), label, has_header=False)
+    users = _column_of_objects([user for user, _ in pairs], "user", label)
+    items = _column_of_objects([item for _, item in pairs], "item", label)
+    return frame_source(pl.DataFrame([users, items]), label, has_header=False)
 
 
-def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Series:
+def _column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Series:
     """Make a column of Python objects, which must be of one kind: integers, text, or times."""
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in plain if value is not None}
@@ -133,15 +128,15 @@ def column_of_objects(values: Sequence[Any], column: str, label: str) -> pl.Seri
 
 def _in_utc(values: Sequence[Any], column: str, label: str) -> list[datetime | None]:
     """Convert times of different zones to UTC; either all of them have a zone or none."""
-    naive = [value is not None and value.tzinfo is None for value in values]
-    if not any(naive):
-        return [None if v is None else v.astimezone(UTC).replace(tzinfo=None) for v in values]
-    if any(value is not None and value.tzinfo is not None for value in values):
+    naive = [row for row, value in enumerate(values, 1) if value and value.tzinfo is None]
+    if len(naive) == sum(value is not None for value in values):
+        return list(values)
+    if naive:
         raise DataError(
-            f"{label}: row {naive.index(True) + 1:,} of column {column!r} has no time zone while "
-            "others have one; give all of them a zone, or none."
+            f"{label}: row {naive[0]:,} of column {column!r} has no time zone while others have "
+            "one; give all of them a zone, or none."
         )
-    return list(values)
+    return [None if v is None else v.astimezone(UTC).replace(tzinfo=None) for v in values]
 
 
 def _sparse_frame(matrix: Any) -> pl.DataFrame:
@@ -164,12 +159,8 @@ def _pandas_source(table: Any) -> TableSource:
     def read(roles: Roles) -> pl.DataFrame:
         if double := next((name for name in roles.values() if names.count(name) > 1), None):
             raise DataError(f"The table names column {double!r} twice; rename one of them.")
-        return pl.DataFrame(
-            {
-                role: _pandas_column(table.iloc[:, names.index(name)], name)
-                for role, name in roles.items()
-            }
-        )
+        columns = {role: table.iloc[:, names.index(name)] for role, name in roles.items()}
+        return pl.DataFrame({role: _pandas_column(c, roles[role]) for role, c in columns.items()})
 
     return TableSource("the table", names, read)
 
@@ -183,15 +174,11 @@ def _pandas_column(column: Any, name: str) -> pl.Series:
         dates = column.to_numpy()
         if np.datetime_data(dates.dtype)[0] != "s":
             return pl.Series(dates)
-        # polars has no seconds; dates that are out of range for microseconds stay so.
-        seconds = dates.view(np.int64).clip(-_FAR_SECONDS, _FAR_SECONDS)
-        near = (seconds * 1_000_000).view("datetime64[us]")
-        near[np.isnat(dates)] = np.datetime64("NaT")
-        return pl.Series(near)
+        return pl.Series(dates.astype("datetime64[ms]"))  # polars has no seconds
     if kind in "biuf" and not column.isna().any():
         return pl.Series(column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", None)))
     if kind == "f":
         return pl.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
     values = column.to_numpy(dtype=object, copy=True)
     values[column.isna().to_numpy()] = None
-    return column_of_objects(values.tolist(), name, "the table")
+    return _column_of_objects(values.tolist(), name, "the table")

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,13 @@ _USUAL: Mapping[Role, str] = {
     "category": "category categories categoryid genre genres",
     "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
 }
+#: Names that are looked for where no column has one of those.
+_LESS_USUAL: Mapping[Role, str] = {
+    "user": "client clientid buyer buyerid shopper shopperid subscriber subscriberid",
+    "item": "sku skuid stockcode productcode itemcode video videoid game gameid recipe recipeid "
+    "content contentid",
+    "timestamp": "when eventdate eventtimestamp orderdate purchasedate invoicedate",
+}
 #: Column numbers of a source without names.
 _UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
 
@@ -44,9 +51,9 @@ _UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}
 _ISO = (
     r"^(?<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ](?<clock>[0-9]{2}:[0-9]{2})(?<second>:[0-9]{2})?(?<part>\.[0-9]{1,9})?)?"
-    r"(?<zone>Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])?$"
+    r"(?: ?(?<zone>Z|UTC|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9]))?$"
 )
-_TIME = "a time is an integer or an ISO date"
+_TIME = "a time is an integer or an ISO date such as 2026-03-15 10:00:00"
 #: Microseconds in the units of polars dates.
 _MICROSECONDS = {"ns": 0.001, "us": 1.0, "ms": 1e3, "days": 86_400e6}
 #: The first and the last microsecond that `datetime` can represent.
@@ -81,10 +88,19 @@ def find_columns(
     return chosen
 
 
-def usual_role(name: str) -> Role | None:
-    """Return the role that columns of such a name ("User ID") usually have."""
+def usual_roles(names: Sequence[str]) -> list[Role | None]:
+    """Return the roles that columns of such names ("User ID") usually have."""
+    roles = [_role(name, _USUAL) for name in names]
+    less_usual = [_role(name, _LESS_USUAL) for name in names]
+    return [
+        other if role is None and other not in roles else role
+        for role, other in zip(roles, less_usual, strict=True)
+    ]
+
+
+def _role(name: str, known: Mapping[Role, str]) -> Role | None:
     bare = re.sub(r"[^a-z0-9]", "", name.lower())
-    return next((role for role, usual in _USUAL.items() if bare in usual.split()), None)
+    return next((role for role, usual in known.items() if bare in usual.split()), None)
 
 
 def looks_like_data(name: str) -> bool:
@@ -116,7 +132,7 @@ def _column(names: Sequence[str], wanted: str | int, label: str, has_header: boo
 
 
 def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
-    found = [name for name in names if usual_role(name) == role]
+    found = [name for name, usual in zip(names, usual_roles(names), strict=True) if usual == role]
     if len(found) > 1:
         raise DataError(
             f"{label} has several columns that could be the {role} ({list_names(found)}): "
@@ -189,7 +205,30 @@ def check_blanks(distinct: pl.Series, values: pl.Series, place: Place) -> None:
         raise place.wrong(row, f"is {values[row]!r}, with blanks around it", "strip the ids first")
 
 
-def to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
+def checked_ids(values: pl.Series, place: Place) -> pl.Series:
+    """Return a column of ids as Int64 or String without blanks around them."""
+    ids = plain_ids(values, place)
+    if ids.dtype == pl.String:
+        check_blanks(ids.unique(), ids, place)
+    return ids
+
+
+def checked_values(
+    frame: pl.DataFrame, places: Mapping[Role, Place], rule: RatingRule, item_ids: pl.Series
+) -> dict[str, Any]:
+    """Convert all columns but the ids; return them as attributes of `Interactions`."""
+    values: dict[str, Any] = {}
+    if "rating" in frame.columns:
+        values["ratings"] = _to_ratings(frame["rating"], places["rating"], rule)
+    if "timestamp" in frame.columns:
+        times = to_times(frame["timestamp"], places["timestamp"])
+        values["timestamps"], values["times_are_dates"] = times
+    if "category" in frame.columns:
+        values["categories"] = to_categories(item_ids, frame["category"], places["category"])
+    return values
+
+
+def _to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
     """Convert a column to float32; a missing rating becomes NaN, an infinite one is an error."""
     kind = values.dtype
     if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
@@ -278,10 +317,8 @@ def _text_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64],
 
 
 def _moments(values: pl.Series, place: Place) -> npt.NDArray[np.int64]:
-    """Convert dates to microseconds since 1970, UTC.
-
-    Done with integers, since polars panics or wraps around beyond the dates that it can represent.
-    """
+    """Convert dates to microseconds since 1970, UTC."""
+    # With integers: polars panics or wraps around beyond the dates that it can represent.
     numbers = values.to_physical().cast(pl.Int64).to_numpy()
     scale = _MICROSECONDS[getattr(values.dtype, "time_unit", "days")]
     low, high = (math.floor(bound / scale) for bound in _YEARS)
@@ -298,7 +335,7 @@ def _iso_dates(values: pl.Series) -> pl.Series:
     clock, second, part = (parts.field(name) for name in ("clock", "second", "part"))
     time = (clock.fill_null("00:00"), second.fill_null(":00"), part.fill_null(".0"))
     text = pl.concat_str(parts.field("day"), pl.lit("T"), *time)
-    zone = parts.field("zone").fill_null("Z").replace("Z", "+00:00").str.replace(":", "")
+    zone = parts.field("zone").fill_null("Z").replace(["Z", "UTC"], "+00:00").str.replace(":", "")
     minutes = 60 * zone.str.slice(1, 2).cast(pl.Int64) + zone.str.slice(3, 2).cast(pl.Int64)
     sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)

@@ -17,7 +17,6 @@ from transcf.parallel import thread_count, use_threads
 if TYPE_CHECKING:
     from transcf.distributed.training import DistributedTraining
     from transcf.experiments.tune import Completed, Objective, Workers
-    from transcf.models.communicator import DistributedSolver, Shardable
 
 T = TypeVar("T")
 
@@ -61,10 +60,8 @@ class Cluster:
         """Return the number of threads of each of so many workers."""
         return self.threads or max(1, thread_count() // workers)
 
-    def spread(
-        self, solver: DistributedSolver, problem: Shardable, settings: Any
-    ) -> DistributedTraining:
-        """Train a solver with the users divided among the workers."""
+    def spread(self, solver: Any, problem: Any, settings: Any) -> DistributedTraining:
+        """Train a class of solvers with the users divided among the workers."""
         from transcf.distributed.training import DistributedTraining
 
         return DistributedTraining(self, solver, problem, settings)
@@ -130,18 +127,10 @@ def import_ray() -> Any:
 
 
 class Session:
-    """A connection to Ray, opened at once.
+    """A connection to Ray, opened at once; `ray` is the library.
 
-    Args:
-        address: As for `Cluster`.
-        processors: Number of processors of a cluster that is started here.
-
-    Attributes:
-        ray: The library, connected to the cluster.
-
-    Raises:
-        UnsupportedError: There is no cluster at the address, or this process is connected to
-            another one.
+    `processors` are those of a cluster that is started here. An `UnsupportedError` says that there
+    is no cluster at the address, or that this process is connected to another one.
     """
 
     def __init__(self, address: str | None, processors: int) -> None:
@@ -198,27 +187,12 @@ class Session:
 
     def _check_connected(self, address: str | None) -> None:
         """Refuse another cluster than the one that this process is connected to."""
-        if address is None or address == "auto":
-            return
         known = self.ray.get_runtime_context().gcs_address
-        if address != known and not self._is_alias(address, known):
+        if address not in (None, "auto", known):
             raise UnsupportedError(
                 f"This process is connected to the Ray cluster at {known}, not to {address}: leave "
                 "the address out, or call ray.shutdown() before."
             )
-
-    def _is_alias(self, address: str, known: str) -> bool:
-        """Whether an address is another name of the known one."""
-        host, _, port = address.rpartition(":")
-        known_host, _, known_port = known.rpartition(":")
-        if host.startswith("ray://"):
-            return bool(self.ray.util.client.ray.is_connected())
-        try:
-            found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
-        except OSError:
-            return False
-        is_here = LOOPBACK in found and known_host == self.ray.util.get_node_ip_address()
-        return port == known_port and (known_host in found or is_here)
 
 
 def _check_answers(address: str) -> None:
@@ -235,9 +209,6 @@ class ClusterTasks(Session):
     """Runs independent tasks on a cluster.
 
     The task of a lost worker is repeated by another one. All workers must see the same files.
-
-    Args:
-        cluster: Where to run them.
 
     Attributes:
         threads: Threads of each worker.

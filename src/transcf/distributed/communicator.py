@@ -46,17 +46,9 @@ def import_gloo() -> Any:
 def connect(
     address: Address, rank: int, world_size: int, host: str, listener: socket.socket | None
 ) -> Any:
-    """Connect all workers of a training with each other.
+    """Return a process group of gloo with all workers of a training.
 
-    Args:
-        address: Where the first worker listens.
-        rank: Number of this worker.
-        world_size: Number of workers.
-        host: Address of this machine that the other workers see.
-        listener: Bound to the address, in the first worker.
-
-    Returns:
-        A process group of gloo.
+    The first worker has the `listener`, bound to the address; `host` is this machine's own address.
     """
     store = import_gloo().TCPStore(
         *address,
@@ -83,10 +75,6 @@ class RayCommunicator(Communicator):
 
     All workers call the same methods in the same order. Arrays are sent without a copy: a method
     returns once the other workers have received what it sent.
-
-    Args:
-        group: Process group of gloo.
-        shares: Where each worker's groups begin, and where the last one's end, (workers + 1,).
     """
 
     def __init__(self, group: Any, shares: Sequence[int]) -> None:

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.cluster import Cluster, ClusterTasks
 from transcf.errors import DataError
-from transcf.io.model_dir import current_folder
-from transcf.io.model_json import NAME
+from transcf.io.model_dir import NAME, current_folder
 from transcf.models.fitted import FittedScorer
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
@@ -47,29 +46,14 @@ def recommend_all(
 
     All parts in the order of their names are what `Recommender.recommend_all` writes.
 
-    Args:
-        model: Folder of the model, which every worker can read.
-        out: Folder for the parts, which every worker can write to.
-        k: Items of a list.
-        cluster: Where to work.
-        exclude_seen: Whether to leave out training items.
-        part_users: Users of a part.
-        progress: Whether to show a progress bar; None shows it on a terminal.
-
-    Raises:
-        DataError: The folder holds parts of another request.
+    Every worker must be able to read the folder of the model and to write to `out`, which holds no
+    parts of another request. A part has the lists of `part_users` users.
     """
     model, out = current_folder(model).absolute(), Path(out).absolute()
     learned, signature = load_version(model).learned_, _signature(model)
     users = int(learned.known.active.sum())
-    plan = {
-        "model": signature,
-        "k": k,
-        "exclude_seen": exclude_seen,
-        "users": users,
-        "part_users": part_users,
-    }
-    _check_plan(out, plan)
+    plan = {"model": signature, "k": k, "exclude_seen": exclude_seen, "users": users}
+    _check_plan(out, plan | {"part_users": part_users})
     n_parts = max(1, -(-users // part_users))
     missing = [number for number in range(n_parts) if not _place(out, number).exists()]
     if not missing:
@@ -127,12 +111,7 @@ def _run_length(
 
 
 def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
-    """Divide the numbers of parts into runs of consecutive ones.
-
-    Example:
-        >>> _runs([0, 1, 2, 5, 6], 2)
-        [[0, 1], [2], [5, 6]]
-    """
+    """Divide the numbers of parts into runs of consecutive ones."""
     runs: list[list[int]] = []
     for number in missing:
         if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < longest:

@@ -28,15 +28,8 @@ from transcf.errors import TransCFError
 from transcf.io.tensors import Arrays
 from transcf.kernels import unlocked
 from transcf.models.checkpoint import PART, PartFile, write_part
-from transcf.models.communicator import (
-    Communicator,
-    DistributedSolver,
-    LazyShard,
-    Progress,
-    Shardable,
-    ShardLayout,
-)
-from transcf.models.training import EpochStats, Trainable
+from transcf.models.communicator import Communicator, Progress
+from transcf.models.training import EpochStats
 from transcf.parallel import use_threads
 
 T = TypeVar("T")
@@ -87,31 +80,21 @@ class Worker:
         number: int,
         shares: Sequence[int],
         threads: int,
-        solver: DistributedSolver,
+        solver: Any,
         settings: Any,
-        problem: Shardable | LazyShard,
-        layout: ShardLayout,
+        problem: Any,
+        layout: Any,
     ) -> None:
-        """Connect to the other workers, and make a solver for some groups of users.
+        """Connect to the first worker's address, and make a solver of the class `solver`.
 
-        Args:
-            address: Where the first worker listens.
-            number: Number of this worker, from 0.
-            shares: Where each worker's groups begin, and where the last one's end.
-            threads: Number of threads.
-            solver: Class of the solver.
-            settings: Settings of the model.
-            problem: Interactions of the own users, or where they are on disk.
-            layout: The own groups of users.
+        Problem and layout are those of the own users; `shares` are as in `Communicator`.
         """
         self._threads = use_threads(threads)
         self._threads.__enter__()  # for as long as the process lives
         group = connect(address, number, len(shares) - 1, self._host, self._listener)
         self._comm = RayCommunicator(group, shares)
         own = problem() if callable(problem) else _for_kernels(problem)
-        self._solver: Trainable = solver(
-            own, settings, layout=_for_kernels(layout), comm=self._comm
-        )
+        self._solver = solver(own, settings, layout=_for_kernels(layout), comm=self._comm)
 
     def load(self, users: Arrays, *shared: Arrays) -> None:
         """Continue from tensors of the own users, and from those of all workers in parts."""
@@ -186,7 +169,7 @@ def join_rows(parts: Sequence[Arrays]) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """References to tensors in Ray's object store by worker; `models.checkpoint.RemoteState`."""
+    """References to tensors in Ray's object store by worker; see `models.training.State`."""
 
     users: tuple[Any, ...]
     shared: tuple[Any, ...]
@@ -201,18 +184,12 @@ class State:
 
 
 class DistributedTraining:
-    """A solver whose users are divided among workers, as one `DistributedTrainable`.
+    """A `Trainable` whose users are divided among workers; `models.communicator` has the parts.
 
-    Args:
-        cluster: How many workers, and where.
-        solver: Class of the solver.
-        problem: All interactions.
-        settings: Settings of the model.
+    The workers check that numbers are finite: the loss of an epoch is NaN if any is not.
     """
 
-    def __init__(
-        self, cluster: Cluster, solver: DistributedSolver, problem: Shardable, settings: Any
-    ) -> None:
+    def __init__(self, cluster: Cluster, solver: Any, problem: Any, settings: Any) -> None:
         layout = solver.layout(problem, settings)
         workers = min(cluster.workers, layout.n_groups)
         if workers < cluster.workers:
@@ -389,9 +366,7 @@ class DistributedTraining:
         return list(ray.get(list(calls)))
 
 
-def shard_of(
-    problem: Shardable, layout: ShardLayout, shares: Sequence[int], number: int
-) -> tuple[Shardable | LazyShard, ShardLayout]:
+def shard_of(problem: Any, layout: Any, shares: Sequence[int], number: int) -> tuple[Any, Any]:
     """Return the interactions and the groups of one worker's users."""
     first, end = shares[number], shares[number + 1]
     users = int(layout.groups[first]), int(layout.groups[end])
@@ -401,13 +376,8 @@ def shard_of(
 def share_out(events: ArrayLike, groups: ArrayLike, workers: int) -> list[int]:
     """Divide groups of users into consecutive ranges with about as many events each.
 
-    Args:
-        events: Events of each user, (n_users,).
-        groups: Where the groups of users begin, (n_groups + 1,).
-        workers: At most as many as there are groups.
-
-    Returns:
-        Where each worker's groups begin, and where the last one's end, (workers + 1,).
+    `events` are those of each user, `groups` where the groups begin, (n_groups + 1,). Returns where
+    each worker's groups begin, and where the last one's end, (workers + 1,).
 
     Example:
         >>> share_out([5, 1, 1, 1, 1, 1], [0, 1, 2, 3, 4, 5, 6], 2)

@@ -49,7 +49,7 @@ from transcf.evaluation.metrics import (
 from transcf.evaluation.ranks import Ties, check_ties, held_out_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
-from transcf.retrieval.scorer import FollowsHistories, KnowsIds, Scorer
+from transcf.retrieval.scorer import KnowsIds, Scorer
 
 Subset: TypeAlias = Literal["validation", "test"]
 
@@ -105,18 +105,16 @@ def evaluate(
             f"subset={shown(subset)} is not allowed; it must be 'validation' or 'test'."
         )
     lengths = check_lengths(k)
-    check_scorer(model)
+    _check_scorer(model)
     if not isinstance(split, Split):
         split = split_log(split, protocol)
     elif protocol is not None:
         check_split(split, protocol)
-    check_ids(model, split)
     held_out = split.test if subset == "test" else split.validation
     known = split.known_items(subset)
-    check_unseen(model, held_out.by_user, known, split, subset)
+    _check_leaks(model, held_out.by_user, known, split, subset)
     named = _protocol_for(model, split, protocol, subset)
     train = split.before_test if named.refit and subset == "test" else split.train
-    trained = train.by_user.counts > 0
     scorer = _continued(model, split) if named.longer_history and subset == "test" else model
     ranking = held_out_ranks(
         scorer,
@@ -124,16 +122,25 @@ def evaluate(
         known,
         ties,
         candidates=stored_candidates(split, named.name) if named.sampled else None,
-        trained=trained,
+        trained=train.by_user.counts > 0,
         list_length=max(lengths),
     )
-    _warn_of_few(len(ranking.ranks.users), int(trained.sum()), split)
+    users, lists = ranking.ranks.users, ranking.lists
+    n_trained = int(np.count_nonzero(train.by_user.counts))
+    if len(users) < ENOUGH_USERS <= n_trained:
+        advice = "split by leave_one_out(log), or cut it earlier"
+        warnings.warn(
+            f"Only {len(users):,} of {n_trained:,} users have held-out events that can be judged, "
+            f"too few for reliable figures: {advice if split.is_cut else 'use more data'}.",
+            FewUsersWarning,
+            stacklevel=2,
+        )
     columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
     catalogue: dict[str, float] = {}
-    if ranking.lists is not None:
-        more, catalogue = _list_metrics(model, train, ranking.lists, lengths, beyond)
+    if lists is not None:
+        more, catalogue = _list_metrics(model, train, lists, lengths, beyond)
         columns |= more
-        catalogue |= _not_yet(split, held_out, ranking.ranks.users, ranking.lists, lengths)
+        catalogue |= _not_yet(split, held_out, users, lists, lengths)
     if beyond:
         columns["AUC"] = auc(ranking.ranks.indptr, ranking.beaten_by, ranking.against)
     return Evaluation(
@@ -141,23 +148,10 @@ def evaluate(
         protocol=named.name,
         ties=ties,
         subset=subset,
-        per_user=pl.DataFrame({"user_id": split.train.users.ids(ranking.ranks.users), **columns}),
+        per_user=pl.DataFrame({"user_id": split.train.users.ids(users), **columns}),
         skipped=ranking.skipped,
         catalogue=catalogue,
         split=split.how,
-    )
-
-
-def _warn_of_few(judged: int, users: int, split: Split) -> None:
-    """Warn if only a small part of the users can be evaluated."""
-    if judged >= ENOUGH_USERS or users < ENOUGH_USERS:
-        return
-    advice = "split by leave_one_out(log), or cut it earlier" if split.is_cut else "use more data"
-    warnings.warn(
-        f"Only {judged:,} of {users:,} users have held-out events that can be judged, too few for "
-        f"reliable figures: {advice}.",
-        FewUsersWarning,
-        stacklevel=3,
     )
 
 
@@ -172,12 +166,12 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Sub
     total = len(split.validation)
     both = split.validation.by_user.to_scipy().multiply(model.seen_.to_scipy())
     learned = int(both.count_nonzero())
+    fitting = full_ranking(cut=split.is_cut, refit=learned == total)
     if named is None and learned in (0, total):
-        return full_ranking(cut=split.is_cut, refit=learned == total)
+        return fitting
     if named is None or learned != (total if named.refit else 0):
-        other = full_ranking(cut=split.is_cut, refit=learned == total).name
-        instead = "" if learned not in (0, total) else f", or use the {other} protocol"
-        asked = full_ranking(cut=split.is_cut, refit=True) if named is None else named
+        instead = "" if learned not in (0, total) else f", or use the {fitting.name} protocol"
+        asked = named or full_ranking(cut=split.is_cut, refit=True)
         fix = "refit it on split.before_test" if asked.refit else "fit it on split.train"
         raise EvaluationError(
             f"{model.name} was fitted on {learned:,} of the {total:,} validation interactions, and "
@@ -190,16 +184,17 @@ def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Sub
 def _continued(model: Scorer, split: Split) -> Scorer:
     """Return the model with histories up to the test events, of items that it was fitted on."""
     scorer = getattr(model, "learned_", model)
-    if not isinstance(scorer, FollowsHistories):
+    if not hasattr(scorer, "with_histories"):
         raise EvaluationError(
             f"{model.name} has no method with_histories, so it cannot use the validation events as "
             "histories: use the leave-last-out-no-refit protocol."
         )
-    return scorer.with_histories(split.before_test.histories.among(model.rankable))
+    histories = split.before_test.histories.among(model.rankable)
+    continued: Scorer = scorer.with_histories(histories)
+    return continued
 
 
-def check_scorer(model: object) -> None:
-    """Raise a `ParameterError` unless `model` is a model object."""
+def _check_scorer(model: object) -> None:
     if isinstance(model, type) or not hasattr(model, "scores"):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise ParameterError(
@@ -219,8 +214,8 @@ def stored_candidates(split: Split, protocol: str) -> Candidates:
     return split.candidates
 
 
-def check_ids(model: Scorer, split: Split) -> None:
-    """Raise an `EvaluationError` if a model has other users or items than the split."""
+def _check_leaks(model: Scorer, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
+    """Raise unless a model has the ids of a split and was fitted on none of its held-out pairs."""
     train = split.train
     same = len(model.rankable) == train.n_items
     if isinstance(model, KnowsIds):
@@ -230,15 +225,9 @@ def check_ids(model: Scorer, split: Split) -> None:
             f"{model.name} has other users or items than this split: evaluate it on the "
             "split that it was fitted on."
         )
-
-
-def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
-    """Raise an `EvaluationError` if a model was fitted on held-out pairs.
-
-    Pairs that are also in the known part are skipped and counted instead.
-    """
     if not isinstance(model, KnowsIds):
         return
+    # Pairs that are also in the known part are skipped and counted instead.
     leaked = held_out.to_scipy().multiply(model.seen_.to_scipy())
     leaked -= leaked.multiply(known.to_scipy())
     count = leaked.count_nonzero()
@@ -252,11 +241,7 @@ def check_unseen(model: Scorer, held_out: Csr, known: Csr, split: Split, subset:
 
 
 def _list_metrics(
-    model: Scorer,
-    train: Interactions,
-    lists: Rows,
-    lengths: Sequence[int],
-    beyond: bool,
+    model: Scorer, train: Interactions, lists: Rows, lengths: Sequence[int], beyond: bool
 ) -> tuple[dict[str, Floats], dict[str, float]]:
     """Return metrics of the recommended lists for each user, and for the catalogue."""
     counts, columns = np.bincount(train.item_rows, minlength=train.n_items), dict[str, Floats]()
@@ -295,12 +280,6 @@ class EpochRecorder:
 
     It is called at the end of an epoch and returns nothing, so training never sees the values.
 
-    Args:
-        split: A split with candidates.
-        ties: How to count equal scores.
-        k: Lengths N of the lists.
-        beyond: Whether to record the AUC as well.
-
     Example:
         >>> from transcf import BPR, open_split
         >>> from transcf.models.training import FitOptions
@@ -320,21 +299,18 @@ class EpochRecorder:
         k: Sequence[int] = (10, 20),
         beyond: bool = False,
     ) -> None:
-        self._split = split
-        self._ties, self._k, self._beyond = ties, tuple(k), beyond
+        self._split, self._options = split, {"ties": ties, "k": tuple(k), "beyond": beyond}
         self._best: Evaluation | None = None
 
     def __call__(self, snapshot: Scorer) -> None:
-        """Evaluate the model after an epoch."""
-        now = evaluate(
-            snapshot,
-            self._split,
-            "paper-as-published",
-            ties=self._ties,
-            k=self._k,
-            beyond=self._beyond,
-        )
-        self._best = now if self._best is None else _best_of(self._best, now)
+        """Evaluate the model after an epoch; of equal values the earlier one stays."""
+        options: Any = self._options
+        now = evaluate(snapshot, self._split, "paper-as-published", **options)
+        best = self._best or now
+        before, after = best.metrics, now.metrics
+        better = [name for name in after if after[name].mean > before[name].mean]
+        per_user = best.per_user.with_columns(now.per_user.select(better))
+        self._best = replace(best, per_user=per_user)
 
     def result(self) -> Evaluation:
         """Return the best value of each metric, labelled as optimistic.
@@ -344,10 +320,3 @@ class EpochRecorder:
         if self._best is None:
             raise EvaluationError("No epoch was recorded: fit the model with this recorder first.")
         return replace(self._best, note=OPTIMISTIC_NOTE)
-
-
-def _best_of(old: Evaluation, new: Evaluation) -> Evaluation:
-    """Take each metric from the evaluation that is better in it; the earlier one wins ties."""
-    before, after = old.metrics, new.metrics
-    better = [name for name in after if after[name].mean > before[name].mean]
-    return replace(old, per_user=old.per_user.with_columns(new.per_user.select(better)))

@@ -92,9 +92,9 @@ class Ranks:
         inside = np.where(self.ranks < n + 1, values, 0.0)
         return np.asarray(np.add.reduceat(inside, self.indptr[:-1]), dtype=np.float64)
 
-
-def _hit_rate(targets: Ranks, n: int) -> Floats:
-    return np.asarray(targets.firsts < n + 1, dtype=np.float64)
+    def hits(self, n: int) -> Floats:
+        """(n_users,) number of targets in the top n."""
+        return self.sum_in_top(np.ones(len(self.ranks)), n)
 
 
 def _ndcg(targets: Ranks, n: int) -> Floats:
@@ -106,18 +106,6 @@ def _ndcg(targets: Ranks, n: int) -> Floats:
     return gains / ideal
 
 
-def _reciprocal_rank(targets: Ranks, n: int) -> Floats:
-    return np.where(targets.firsts < n + 1, 1.0 / targets.firsts, 0.0)
-
-
-def _recall(targets: Ranks, n: int) -> Floats:
-    return targets.sum_in_top(np.ones(len(targets.ranks)), n) / targets.totals
-
-
-def _precision(targets: Ranks, n: int) -> Floats:
-    return targets.sum_in_top(np.ones(len(targets.ranks)), n) / n
-
-
 def _average_precision(targets: Ranks, n: int) -> Floats:
     places = np.arange(len(targets.ranks)) - np.repeat(targets.indptr[:-1], targets.totals)
     gains = targets.sum_in_top((places + 1) / targets.ranks, n)
@@ -126,15 +114,13 @@ def _average_precision(targets: Ranks, n: int) -> Floats:
 
 #: Metrics by the part of their name before the @, in the order of tables.
 METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
-    "HitRate": _hit_rate,
+    "HitRate": lambda targets, n: np.asarray(targets.firsts < n + 1, dtype=np.float64),
     "NDCG": _ndcg,
-    "MRR": _reciprocal_rank,
-    "Recall": _recall,
-    "Precision": _precision,
+    "MRR": lambda targets, n: np.where(targets.firsts < n + 1, 1.0 / targets.firsts, 0.0),
+    "Recall": lambda targets, n: targets.hits(n) / targets.totals,
+    "Precision": lambda targets, n: targets.hits(n) / n,
     "MAP": _average_precision,
 }
-
-
 #: Per-user metrics of recommendation lists, computed on request.
 LIST_METRICS = ("novelty", "ILD")
 
@@ -145,16 +131,12 @@ def check_lengths(k: int | Sequence[int]) -> tuple[int, ...]:
         lengths = (k,) if isinstance(k, int) else tuple(k)
     except TypeError:  # None and the like
         lengths = ()
-    if not lengths or not all(map(_is_length, lengths)):
+    are_whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in lengths)
+    if not lengths or not are_whole or not all(1 <= int(n) < 2**63 for n in lengths):
         raise ParameterError(
             f"k={shown(k)} is not allowed; it must be one or more whole numbers of at least 1."
         )
     return tuple(map(int, lengths))
-
-
-def _is_length(n: object) -> bool:
-    """Whether `n` can be the N of a metric name."""
-    return isinstance(n, Integral) and not isinstance(n, bool) and 1 <= int(n) < 2**63
 
 
 def check_metric(name: str) -> tuple[str, int]:
@@ -167,13 +149,7 @@ def check_metric(name: str) -> tuple[str, int]:
 
 
 def compute(ranks: Ranks, name: str) -> Floats:
-    """Return one metric for each user: (n_users,).
-
-    Example:
-        >>> ranks = Ranks(np.array([0, 1], np.int32), np.array([0, 1, 2]), np.array([1.0, 3.0]))
-        >>> compute(ranks, "NDCG@10").tolist()
-        [1.0, 0.5]
-    """
+    """Return one metric for each user: (n_users,)."""
     kind, n = check_metric(name)
     return METRICS[kind](ranks, n)
 
@@ -181,14 +157,7 @@ def compute(ranks: Ranks, name: str) -> Floats:
 def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
     """Area under the ROC curve of each user: (n_users,).
 
-    Args:
-        indptr: (n_users + 1,) where each user's targets start.
-        beaten_by: (n_targets,) candidates that come before each target, equal ones half.
-        against: (n_users,) candidates of each user.
-
-    Example:
-        >>> auc(np.array([0, 1, 3]), np.array([1.0, 0.0, 2.5]), np.array([4, 5])).tolist()
-        [0.75, 0.75]
+    A user has targets (n_targets,) from `indptr`; `beaten_by` of `against` candidates come before.
     """
     before = np.add.reduceat(beaten_by, indptr[:-1]) / np.diff(indptr)
     return np.asarray(1 - before / against, dtype=np.float64)
@@ -197,28 +166,14 @@ def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
 def metric_names(
     k: Sequence[int], *, beyond: bool = False, protocol: str | None = None
 ) -> list[str]:
-    """List the per-user metrics in the order of tables.
-
-    Args:
-        k: Lengths N of the lists.
-        beyond: Whether to include the metrics beyond accuracy.
-        protocol: Protocols with sampled candidates have no list metrics; None is full ranking.
-
-    Example:
-        >>> metric_names([5], beyond=True)[5:]
-        ['MAP@5', 'novelty@5', 'ILD@5', 'AUC']
-    """
+    """List the per-user metrics in the order of tables; no protocol means full ranking."""
     has_lists = protocol is None or not protocol_named(protocol).sampled
     kinds = [*METRICS, *(LIST_METRICS if beyond and has_lists else ())]
     return [f"{kind}@{n}" for kind in kinds for n in k] + (["AUC"] if beyond else [])
 
 
 def length_of(name: str) -> int | None:
-    """Return the N of a per-user metric; None for "AUC".
-
-    Raises:
-        ParameterError: There is no such metric.
-    """
+    """Return the N of a per-user metric; None for "AUC"."""
     if name == "AUC":
         return None
     kind, _, n = name.partition("@") if isinstance(name, str) else ("", "", "")
@@ -255,18 +210,7 @@ def mean_popularity(lists: Rows, n: int, item_counts: Counts) -> float:
 
 
 def novelty(lists: Rows, n: int, item_counts: Counts, n_users: int) -> Floats:
-    """Mean self-information of the first n items of each list, in bits: (n_lists,).
-
-    Args:
-        lists: (n_lists, length) item rows.
-        n: How much of the lists to look at.
-        item_counts: (n_items,) training users of each item.
-        n_users: Users with training interactions.
-
-    Example:
-        >>> novelty(np.array([[0, 1]], np.int32), 2, np.array([8, 2]), 8).tolist()
-        [1.0]
-    """
+    """Mean self-information of the first n items of each list, in bits: (n_lists,)."""
     bits = np.log2(n_users) - np.log2(np.maximum(item_counts, 1))
     return _mean_of_items(lists[:, :n], bits)
 
@@ -275,10 +219,6 @@ def gini(lists: Rows, n: int, rankable: Mask) -> float:
     """Gini coefficient of how often each rankable item is in the first n of a list.
 
     0 if all come up equally often, (m - 1) / m if one of m items takes every place.
-
-    Example:
-        >>> gini(np.array([[0], [0], [1]], np.int32), 1, np.array([True, True]))
-        0.16666666666666666
     """
     shown = lists[:, :n]
     times = np.bincount(shown[shown != UNKNOWN], minlength=len(rankable))
@@ -291,16 +231,7 @@ def gini(lists: Rows, n: int, rankable: Mask) -> float:
 def not_yet(lists: Rows, n: int, born: Counts, moments: Counts) -> float:
     """Share of the items among the first n of all lists that did not exist yet.
 
-    Args:
-        lists: (n_lists, length) item rows.
-        n: How much of the lists to look at.
-        born: (n_items,) when each item had its first event.
-        moments: (n_lists,) when the list would have been shown.
-
-    Example:
-        >>> lists = np.array([[0, 1], [1, -1]], np.int32)
-        >>> not_yet(lists, 2, np.array([3, 7]), np.array([5, 7]))
-        0.3333333333333333
+    `born` (n_items,) has the first event of each item, `moments` (n_lists,) the time of each list.
     """
     early = shown = 0
     step = max(1, BLOCK_BYTES // (_TIME_BYTES * max(1, n)))
@@ -314,18 +245,7 @@ def not_yet(lists: Rows, n: int, born: Counts, moments: Counts) -> float:
 
 
 def diversity(lists: Rows, n: int, by_item: Csr) -> Floats:
-    """Mean distance, 1 - cosine, of the pairs among the first n items of each list: (n_lists,).
-
-    Args:
-        lists: (n_lists, length) item rows.
-        n: How much of the lists to look at.
-        by_item: Training users of each item.
-
-    Example:
-        >>> users_of_items = Csr(np.array([0, 2, 4]), np.array([0, 1, 1, 2], np.int32), 3)
-        >>> diversity(np.array([[0, 1], [0, -1]], np.int32), 2, users_of_items).tolist()
-        [0.5, 0.0]
-    """
+    """Mean distance, 1 - cosine, of the pairs among the first n items of each list: (n_lists,)."""
     shown = lists[:, :n]
     found = np.zeros(len(shown))
     n_pairs = shown.shape[1] * (shown.shape[1] - 1) // 2

@@ -96,12 +96,7 @@ class Task:
 
 
 def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
-    """Return `count` places among `size`, ascending, always the same ones; all if there are fewer.
-
-    Example:
-        >>> sample_of(3, 5).tolist()
-        [0, 1, 2]
-    """
+    """Return `count` of `size` places, ascending, always the same ones; all if there are fewer."""
     return np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(size)[:count])
 
 
@@ -112,15 +107,7 @@ def ranking_task(
     trained: Mask,
     candidates: Candidates | None = None,
 ) -> Task:
-    """Find out what can be ranked.
-
-    Args:
-        held_out: Held-out items of each user row.
-        known: Items of each user row that count as touched.
-        rankable: (n_items,) items with training interactions.
-        trained: (n_users,) users with training interactions.
-        candidates: Stored candidates of each user row; None for full ranking.
-    """
+    """Find what can be ranked: held-out items of trained users, without known ones."""
     n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
     learned = _keys(held_out)[trained[held_out.entry_rows]]
     warm = learned[rankable[learned % n_items]]
@@ -268,13 +255,8 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
 class _Beaten:
     """Counts how many scores beat the targets of a block of users, tile by tile.
 
-    Args:
-        tiles: Where the tiles come from.
-        block: The users.
-        targets: Held-out items, a row for each user of the block.
-        scores: (n_targets,) their true scores.
-        above: (n_targets,) out: scores above each target are added.
-        at_least: (n_targets,) out: scores not below each target are added.
+    `targets` has a row for each user of the block and `scores` their true scores, (n_targets,). To
+    `above` and `at_least` it adds the scores above each target, and those not below it.
     """
 
     def __init__(

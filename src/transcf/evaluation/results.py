@@ -156,12 +156,7 @@ def check_same_users(evaluations: Sequence[Evaluation]) -> None:
 
 
 def number_repeats(names: Iterable[str]) -> list[str]:
-    """Tell models of the same name apart by numbers.
-
-    Example:
-        >>> number_repeats(["ease", "bpr", "ease"])
-        ['ease (1)', 'bpr', 'ease (2)']
-    """
+    """Tell models of the same name apart by numbers."""
     listed = list(names)
     total, so_far = Counter(listed), Counter[str]()
     labels = []
@@ -256,12 +251,7 @@ def paired_tests(
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
-    """Correct p-values for their number by Holm's step-down method.
-
-    Example:
-        >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
-        [0.03, 0.06, 0.06]
-    """
+    """Correct p-values for their number by Holm's step-down method."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -273,13 +263,9 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 def bootstrap(drawn: Floats, mean: float, confidence: float = 0.95) -> tuple[float, float, float]:
     """Bootstrap interval of a mean difference and two-sided p-value, by resampling users.
 
-    The p-value is the share of samples whose mean, moved to be centred at zero, is at least as
-    far from it as the mean that was found (the found one counts as a sample, so it is never 0).
-
-    Args:
-        drawn: (resamples,) differences of means in the samples.
-        mean: The difference that was found.
-        confidence: Level of the interval.
+    `drawn` are the differences in the samples, `mean` is the one that was found. The p-value is the
+    share of samples whose mean, moved to be centred at zero, is at least as far from it as `mean`
+    (which counts as a sample, so it is never 0).
     """
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(drawn, [tail, 100 - tail])
@@ -289,18 +275,10 @@ def bootstrap(drawn: Floats, mean: float, confidence: float = 0.95) -> tuple[flo
 
 
 def resampled_means(values: Floats, resamples: int, seed: int = 0) -> Floats:
-    """Means of samples of users drawn with replacement, the same users for all models.
+    """Return means (resamples, models) of samples of users, the same ones for all models.
 
     Users with the same values are interchangeable, so that it is enough to draw how often each
     distinct line comes up; of a few models at N there are few of them.
-
-    Args:
-        values: (users, models).
-        resamples: How many samples.
-        seed: Of the draws.
-
-    Returns:
-        (resamples, models).
     """
     distinct, kind, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
     rng, n, kinds = np.random.default_rng(seed), len(values), len(distinct)

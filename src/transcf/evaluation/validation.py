@@ -133,12 +133,7 @@ class Validation:
 
 
 def validation_metric(protocol: str | None, k: Sequence[int] = (10,)) -> str:
-    """Return the metric by which a protocol chooses epochs and settings; None is full ranking.
-
-    Example:
-        >>> validation_metric("paper"), validation_metric("temporal", k=(5, 20))
-        ('HitRate@10', 'NDCG@5')
-    """
+    """Return the metric by which a protocol chooses epochs and settings; None is full ranking."""
     sampled = protocol is not None and protocol_named(protocol).sampled
     return f"{'HitRate' if sampled else 'NDCG'}@{10 if 10 in k else k[0]}"
 
@@ -150,13 +145,7 @@ def as_validation(
 ) -> Validation:
     """Turn held-out interactions into a full-ranking `Validation`; a `Validation` stays as it is.
 
-    Args:
-        train: What models learn from.
-        validation: What is held out.
-        users: How many users of a log in parts to look at; None uses all users.
-
-    Raises:
-        EvaluationError: The interactions have other ids than the training data.
+    Only a log in parts looks at `users`. Interactions with other ids are an `EvaluationError`.
     """
     if isinstance(validation, Validation):
         return validation

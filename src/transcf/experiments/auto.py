@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from transcf import __version__
+from transcf.data.datasets import is_name
 from transcf.data.files import path_of
 from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions, read_interactions
-from transcf.data.split import Split
 from transcf.data.splitters import open_log_and_split, split_log
 from transcf.errors import EvaluationError, ParameterError, shown
 from transcf.experiments.auto_report import AutoResult, report_of, stored_result, write_report
@@ -79,6 +79,7 @@ def auto(
     store: str | Path | None = None,
     overwrite: bool = False,
     on_progress: Callable[[float, str], None] | None = None,
+    on_read: Callable[[Interactions], None] | None = None,
     **reading: Any,
 ) -> AutoResult:
     """Find a good model for a log within a time limit, and fit it on all events.
@@ -104,12 +105,8 @@ def auto(
             they took, so that an interrupted search continues.
         overwrite: Whether another model in `out` is replaced.
         on_progress: Called with the elapsed seconds and one line of text.
+        on_read: Called with the log when it has been read.
         reading: Options of `read_interactions`, for a path or a name.
-
-    Raises:
-        ParameterError: An argument is not valid; before any fit.
-        DataError: The data is no event log.
-        EvaluationError: Nothing can be held out.
 
     Example:
         >>> from transcf import auto, synthesize
@@ -117,67 +114,27 @@ def auto(
         >>> found.model.is_fitted, found.report["metric"]
         (True, 'NDCG@10')
     """
-    check_options(minutes, models, metric, protocol)
-    started = perf_counter()
-    if isinstance(data, str | PathLike):
-        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
-    else:
-        log = read_interactions(data, **reading) if reading else as_interactions(data)
-        split = split_log(log, protocol, seed=seed)
-    folder = None if store is None else Store(store)
-    return find_model(
-        log,
-        split,
-        minutes,
-        out,
-        models=models,
-        metric=metric,
-        protocol=protocol,
-        seed=seed,
-        store=folder,
-        overwrite=overwrite,
-        on_progress=on_progress,
-        started=started,
-    )
-
-
-def check_options(
-    minutes: float, models: Sequence[str] | None, metric: str, protocol: str | None
-) -> None:
-    """Raise a `ParameterError` for an option of `auto` that is not valid."""
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
     if not is_number or not 0 < minutes < math.inf:
         raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")
     if protocol is not None and protocol_named(protocol).sampled:
         raise ParameterError(f"protocol={shown(protocol)} is not allowed: use one of full ranking.")
     EvalConfig(protocol).check_metric(metric)
-    _names(models)
-
-
-def find_model(
-    log: Interactions,
-    split: Split,
-    minutes: float = 10.0,
-    out: str | PathLike[str] | None = None,
-    *,
-    models: Sequence[str] | None = None,
-    metric: str = "NDCG@10",
-    protocol: str | None = None,
-    seed: int = 0,
-    store: Store | None = None,
-    overwrite: bool = False,
-    on_progress: Callable[[float, str], None] | None = None,
-    started: float | None = None,
-    about: Mapping[str, Any] | None = None,
-) -> AutoResult:
-    """Find a good model for a log that is split already; arguments as for `auto`.
-
-    `started` is when the time began, as `perf_counter` counts; `about` has facts that are added to
-    the report of the model.
-    """
-    target = None if out is None else path_of(out)
+    named = _names(models)
+    started, about = perf_counter(), {}
+    if isinstance(data, str | PathLike):
+        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
+        if all(isinstance(value, str | int | float) for value in reading.values()):
+            place = str(data) if is_name(data) else str(path_of(data).resolve())
+            about = {"dataset": place, "split_seed": seed}
+            about |= {"reading": reading} if reading else {}
+    else:
+        log = read_interactions(data, **reading) if reading else as_interactions(data)
+        split = split_log(log, protocol, seed=seed)
+    if on_read is not None:
+        on_read(log)
     config = EvalConfig(protocol, subset="validation", with_validation=False).on(split)
-    names = _suited(_names(models), log, is_named=models is not None)
+    names = _suited(named, log, is_named=models is not None)
     question = {
         "data": split.digest,
         "models": names,
@@ -186,18 +143,19 @@ def find_model(
         "seed": seed,
         "version": __version__,
     }
+    target = None if out is None else path_of(out)
     if target is not None:
         stored, is_own = stored_result(target, question, minutes, overwrite=overwrite)
         if stored is not None:
             return stored
         overwrite = overwrite or is_own
-    started = perf_counter() if started is None else started
     most = max(_LEAST_USERS, min(_USERS, _SCORES // split.train.n_items))
     part = replace(split, validation=_with_fewer_users(split.validation, most, seed))
     tested = replace(split, test=_with_fewer_users(split.test, _MORE_TESTS * most, seed))
+    kept = None if store is None else Store(store)
     with stop_on_interrupt(grace=math.inf) as request:
         search = AutoSearch(
-            log, part, tested, metric, config, store, seed, 60 * minutes, request, started,
+            log, part, tested, metric, config, kept, seed, 60 * minutes, request, started,
             on_progress,
         )  # fmt: skip
         is_interrupted = False
@@ -213,8 +171,8 @@ def find_model(
         search.report(f"fitting {winner.name} on all events")
         model = _fit_on_all(search, winner)
     report = report_of(search, winner, results, model, minutes, question, is_interrupted)
-    model.report_ |= {"fitted_on": report["fitted_on"], "held_out": False, **(about or {})}
-    model.report_["auto"] = report
+    model.report_ |= {"fitted_on": report["fitted_on"], "held_out": False, **about, "auto": report}
+    model.report_ |= _against_popularity(search, winner, results)
     result = AutoResult(model, report)
     if target is not None:
         model.save(target, overwrite=overwrite)
@@ -341,7 +299,6 @@ def _test(search: AutoSearch, winner: AutoTrial) -> list[tuple[AutoTrial, RunRes
 
     The runner-up is the best trial of another model that can be refitted in the time that is left.
     """
-    config, split = replace(search.config, subset="test"), search.tested
     left = search.limit - search.elapsed - winner.fit_seconds - 2 * winner.refit_seconds
     left -= search.test_users * winner.evaluation_seconds
     others = [trial for trial in search.ranked() if trial.name != winner.name]
@@ -351,17 +308,28 @@ def _test(search: AutoSearch, winner: AutoTrial) -> list[tuple[AutoTrial, RunRes
         search.check_interrupt()
         search.report(f"testing {trial.name}")
         model = trial.model
-        if model is None or not search.is_stored(model, split, config):
+        if model is None or not search.is_stored(model, test=True):
             model = search.fitted(trial)
-        options = FitOptions(progress=False)
         try:
-            result = search.run_stored(model, split, config, options, is_fitted=True)
+            result = search.evaluate(model, test=True, is_fitted=True)
         except EvaluationError as error:  # as where all users have all items
             search.untested = str(error)
             return []
         if result.evaluation is not None:
             found.append((trial, result))
     return found
+
+
+def _against_popularity(
+    search: AutoSearch, winner: AutoTrial, results: Sequence[tuple[AutoTrial, RunResult]]
+) -> dict[str, Any]:
+    """Return the test of the winner and of popularity in the form in which `fit` reports it."""
+    found = {trial: result.evaluation for trial, result in results}
+    own, floor, metric = found.get(winner), found.get(search.trials[0]), search.metric
+    if own is None or floor is None or own is floor:
+        return {}
+    means = {"model": own.metrics[metric].mean, "popularity": floor.metrics[metric].mean}
+    return {"held_out_metric": {"metric": metric, **means, "users": own.users}}
 
 
 def _fit_on_all(search: AutoSearch, winner: AutoTrial) -> Recommender[Any]:

@@ -16,7 +16,7 @@ from transcf.evaluation import paired_tests
 from transcf.experiments.results import RunResult
 from transcf.io.model_dir import check_replaceable
 from transcf.models.base import Recommender
-from transcf.models.blend import read_parts
+from transcf.models.blend import Blend, read_parts
 from transcf.models.registry import load
 from transcf.tables import Cell, Table
 
@@ -166,7 +166,7 @@ def report_of(
         "skipped": dict(search.skipped),
         "winner": {
             **_tried(search, winner),
-            "weights": model.report_.get("weights"),
+            "weights": model.report_["weights"] if isinstance(model, Blend) else None,
         },
         "test": test,
         "untested": search.untested,

@@ -48,23 +48,14 @@ class OutOfTimeError(Exception):
 
 @dataclass(eq=False)
 class AutoTrial:
-    """A model with a setting, evaluated on the validation part.
+    """A model with a setting, evaluated on the validation part."""
 
-    Attributes:
-        name: Name of the model in the registry.
-        setting: Parameters that differ from the defaults, without `epochs` of a smaller budget.
-        share: Share of the default epochs; 1 for models without epochs.
-        result: The run; with an error if the model could not be fitted.
-        model: The model, fitted unless the result was stored; None once it is not needed.
-        parts: The trials that a blend is made of.
-    """
-
-    name: str
-    setting: Mapping[str, Any]
-    share: float
-    result: RunResult
-    model: Recommender[Any] | None = None
-    parts: Sequence[AutoTrial] = ()
+    name: str  # in the registry
+    setting: Mapping[str, Any]  # what differs from the defaults, without `epochs` of a small budget
+    share: float  # of the default epochs; 1 for models without epochs
+    result: RunResult  # with an error if the model could not be fitted
+    model: Recommender[Any] | None = None  # fitted unless the result was stored, while needed
+    parts: Sequence[AutoTrial] = ()  # of a blend
 
     @property
     def label(self) -> str:
@@ -108,45 +99,25 @@ class AutoTrial:
 
 @dataclass(eq=False)
 class AutoSearch:
-    """State of a search.
+    """State of a search."""
 
-    Attributes:
-        log: All events.
-        split: The same events in three parts, with a sample of many validation users.
-        tested: The same events in three parts, with a sample of many test users.
-        metric: What is compared.
-        config: How the validation part is evaluated.
-        store: The run cache, or None.
-        seed: Seed of models and proposals.
-        limit: Time limit in seconds.
-        request: Whether Ctrl-C was pressed.
-        started: Time of the start, as `perf_counter` counts.
-        on_progress: Called with the elapsed seconds and one line of text.
-        stored_seconds: Time that stored runs took when they were computed.
-        trials: All trials so far; the first is popularity.
-        skipped: Models that were not tried, with the reason.
-        untested: Why the winner was not tested.
-        reserved: Seconds to keep for blends of the best models.
-        blend_factor: Measured time of blends against its estimate.
-    """
-
-    log: Interactions
-    split: Split
-    tested: Split
+    log: Interactions  # all events
+    split: Split  # the same events, with a sample of many validation users
+    tested: Split  # the same events, with a sample of many test users
     metric: str
-    config: EvalConfig
+    config: EvalConfig  # how the validation part is evaluated
     store: Store | None
     seed: int
-    limit: float
+    limit: float  # seconds
     request: StopRequest
-    started: float
+    started: float  # as `perf_counter` counts
     on_progress: Callable[[float, str], None] | None = None
-    stored_seconds: float = 0.0
-    trials: list[AutoTrial] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    untested: str = ""
-    reserved: float = 0.0
-    blend_factor: float = 1.0
+    stored_seconds: float = 0.0  # that stored runs took when they were computed
+    trials: list[AutoTrial] = field(default_factory=list)  # the first is popularity
+    skipped: dict[str, str] = field(default_factory=dict)  # reasons by model
+    untested: str = ""  # why the winner was not tested
+    reserved: float = 0.0  # seconds to keep for blends of the best models
+    blend_factor: float = 1.0  # measured time of blends against its estimate
     _sampled: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -186,8 +157,7 @@ class AutoSearch:
     def gains(self, trial: AutoTrial, over: AutoTrial) -> bool:
         """Return whether the paired gain over another trial is larger than chance makes it.
 
-        It has to exceed one standard error with many users, and more with few: there the best of
-        many trials is the luckiest one.
+        It has to exceed one standard error, and more with few users.
         """
 
         def per_user(one: AutoTrial) -> npt.NDArray[np.float64]:
@@ -200,11 +170,9 @@ class AutoSearch:
         return bool(difference.mean() > (1 + _CAUTION / root) * spread / root)
 
     def winner(self) -> AutoTrial:
-        """Return the trial to use.
+        """Return the best of the defaults, unless another setting or a blend gains over it.
 
-        It is the best of the defaults, unless another setting gains over it: the best of many
-        settings looks better than it is. In the same way a blend has to gain over the best single
-        model.
+        The best of many settings looks better than it is.
         """
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
@@ -313,19 +281,19 @@ class AutoSearch:
         params = {**setting, **({} if epochs is None else {"epochs": epochs})}
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
-        if not is_first and not self.is_stored(model, self.split, self.config):
+        if not is_first and not self.is_stored(model):
             try:
                 seconds = self._estimate(name, params) if self.has_time(0.0, 0.0) else math.inf
             except TransCFError as error:  # as a missing extra
                 self.skipped[label] = str(error)
                 return None
             if not self.has_time(seconds, _MORE_EVENTS * seconds):
-                about = f": about {seconds:.0f} s for one fit" if seconds < math.inf else ""
+                about = f": about {seconds:.0f} s for one fit" if 1 <= seconds < math.inf else ""
                 self.skipped[label] = f"no time{about}"
                 return None
         self.report(f"trying {label}")
         try:
-            result = self._evaluate(model)
+            result = self.evaluate(model)
         except OutOfTimeError:
             self.skipped[label] = "stopped: it took longer than expected"
             return None
@@ -350,7 +318,7 @@ class AutoSearch:
                 return trial
         self.report(f"blending {' and '.join(part.name for part in parts)}")
         started = perf_counter()
-        if not self.is_stored(blend, self.split, self.config):
+        if not self.is_stored(blend):
             cost = _WEIGHT_TRIALS[len(parts)] * self.evaluation_seconds
             cost += sum(part.fit_seconds + 2 * part.evaluation_seconds for part in parts)
             expected = self.blend_factor * cost
@@ -364,7 +332,7 @@ class AutoSearch:
                 return None
             if cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
-        result = self._evaluate(blend, is_fitted=blend.is_fitted)
+        result = self.evaluate(blend, is_fitted=blend.is_fitted)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 
     def _add(self, trial: AutoTrial) -> AutoTrial:
@@ -398,42 +366,39 @@ class AutoSearch:
         blend: Recommender[Any] = Blend.of(models, self.config.validation(self.split))
         return blend
 
-    def is_stored(self, model: Recommender[Any], split: Split, config: EvalConfig) -> bool:
+    def part(self, *, test: bool) -> tuple[Split, EvalConfig]:
+        """Return what the validation part, or the test part, is evaluated with."""
+        if test:
+            return self.tested, replace(self.config, subset="test")
+        return self.split, self.config
+
+    def is_stored(self, model: Recommender[Any], *, test: bool = False) -> bool:
         """Return whether the run cache has the result of a model."""
         if self.store is None:
             return False
-        return self.store.find(RunKey.evaluated(model, split, config)) is not None
+        return self.store.find(RunKey.evaluated(model, *self.part(test=test))) is not None
 
-    def _evaluate(self, model: Recommender[Any], *, is_fitted: bool = False) -> RunResult:
-        """Fit a model on the training part and evaluate it on the validation part."""
-        latest = self.limit - self.finish_seconds()
+    def evaluate(
+        self, model: Recommender[Any], *, test: bool = False, is_fitted: bool = False
+    ) -> RunResult:
+        """Fit and evaluate a model, or take the result from the run cache.
+
+        A run that another process is computing is computed here, too: it might take longer than
+        there is time. Raises an `OutOfTimeError` if a fit of a trial does.
+        """
+        latest = math.inf if test else self.limit - self.finish_seconds()
 
         def on_epoch(epoch: Epoch[Any]) -> None:
             if self.trials and self.elapsed > latest:
                 raise OutOfTimeError
 
-        options = FitOptions(progress=False, on_epoch=on_epoch)
-        return self.run_stored(model, self.split, self.config, options, is_fitted=is_fitted)
-
-    def run_stored(
-        self,
-        model: Recommender[Any],
-        split: Split,
-        config: EvalConfig,
-        options: FitOptions,
-        *,
-        is_fitted: bool,
-    ) -> RunResult:
-        """Take a run from the cache or compute it; also if another process is computing it."""
-
         def run(store: Store | None) -> RunResult:
             return fit_and_evaluate(
                 model,
-                split,
-                config,
+                *self.part(test=test),
                 store,
                 is_fitted=is_fitted,
-                start_fit=lambda step: options,
+                start_fit=lambda step: FitOptions(progress=False, on_epoch=on_epoch),
                 about={"dataset": "auto", "model": model.name},
             )
 

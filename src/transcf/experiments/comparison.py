@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
@@ -17,17 +17,11 @@ from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
-from transcf.experiments.experiment import (
-    Candidate,
-    Experiment,
-    ModelSpec,
-    OnProgress,
-    WorkerCluster,
-    shared_work,
-)
+from transcf.experiments.experiment import Candidate, Experiment, ModelSpec, OnProgress
 from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.workers import WorkerCluster, shared_work
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
 from transcf.models.registry import distinct
@@ -87,12 +81,11 @@ def compare(
             terminal.
         store: Folder of the run cache: results of earlier runs are taken from it, and new ones are
             stored; None runs everything.
-        cluster: Its workers compute some of the runs, such as `transcf.distributed.Cluster()`;
-            results do not depend on it. They need access to the folder of the store.
+        cluster: Its workers compute some of the runs, such as `transcf.distributed.Cluster()`. They
+            need access to the folder of the store.
 
-    Raises:
-        ParameterError: A model, a parameter or an option is not valid; before any fit.
-        TransCFError: No model could be fitted; the reason of the first failure.
+    Invalid arguments raise a `ParameterError` before any fit. If no model can be fitted, the first
+    error is raised.
 
     Example:
         >>> from transcf import EASE, compare, synthesize
@@ -128,21 +121,21 @@ def candidates_of(
     trivial_baselines: bool = True,
 ) -> list[Candidate]:
     """Return the candidates of the models of `compare`, with the settings that a budget tries."""
+    if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
+        raise ParameterError(
+            f"Models come first and data second, and {type(models).__name__} is no model: "
+            'write compare(["ease", "transcf"], data).'
+        )
+    if not isinstance(models, str | Recommender | Iterable):
+        raise ParameterError(
+            f"{shown(models)} is not a model: give names or models, such as "
+            'compare(["ease", "transcf"], data).'
+        )
     if isinstance(models, Mapping):
         named = [Candidate.of(spec, name) for name, spec in models.items()]
     else:
-        if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
-            raise ParameterError(
-                f"Models come first and data second, and {type(models).__name__} is no model: "
-                'write compare(["ease", "transcf"], data).'
-            )
-        if not isinstance(models, str | Recommender | Iterable):
-            raise ParameterError(
-                f"{shown(models)} is not a model: give names or models, such as "
-                'compare(["ease", "transcf"], data).'
-            )
-        one = [models] if isinstance(models, str | Recommender) else None
-        listed: list[ModelSpec] = one or list(cast("Iterable[ModelSpec]", models))
+        listed: Iterable[ModelSpec] = [models] if isinstance(models, str | Recommender) else models
+        listed = list(listed)
         made = [Candidate.of(spec) for spec in (distinct() if listed == ["all"] else listed)]
         labels = number_repeats(candidate.name for candidate in made)
         named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
@@ -178,16 +171,8 @@ def compare_models(
 ) -> Comparison:
     """Run all candidates; errors and an interruption are recorded.
 
-    `metric` is that of the paired tests; `track` yields the candidates and counts them.
-
-    Raises:
-        TransCFError: No candidate could be run; the first error.
-
-    Example:
-        >>> candidates, split = candidates_of(["ease", "itemknn"]), split_log("synthetic")
-        >>> found = compare_models("mine", candidates, Experiment(split, EvalConfig()), "NDCG@10")
-        >>> found.best("NDCG@10")
-        'itemknn'
+    `metric` is that of the paired tests; `track` yields the candidates and counts them. Raises the
+    first error if no candidate could be run.
     """
     (found,) = run_tables([TablePlan(dataset, candidates, lambda: experiment, metric)], track)
     if found.failures and not found.runs:
@@ -210,22 +195,13 @@ def _run_candidates(task: tuple[Sequence[Candidate], Experiment], store: Store) 
 
 @dataclass(eq=False)
 class TablePlan:
-    """A table to compute.
-
-    Attributes:
-        dataset: Name of the data.
-        candidates: At least one.
-        open: Opens the data; called when the first candidate is run.
-        metric: Metric of the paired tests.
-        about: `Comparison.about` of the table.
-        outcomes: Results and errors so far, by the number of the candidate.
-    """
+    """A table to compute."""
 
     dataset: str
     candidates: Sequence[Candidate]
-    open: Callable[[], Experiment]
-    metric: str
-    about: Mapping[str, Any] = field(default_factory=dict)
+    open: Callable[[], Experiment]  # opens the data; called when the first candidate is run
+    metric: str  # of the paired tests
+    about: Mapping[str, Any] = field(default_factory=dict)  # `Comparison.about`
     outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
 
     @cached_property
@@ -251,57 +227,46 @@ class TablePlan:
 def run_tables(
     tables: Sequence[TablePlan],
     track: Track = iter,
-    on_result: Callable[[Comparison], None] = lambda comparison: None,
-) -> Iterator[Comparison]:
-    """Run the candidates of several tables, and yield each table when it is complete, in order.
+    on_result: Callable[[list[Comparison]], None] = lambda found: None,
+) -> list[Comparison]:
+    """Run the candidates of several tables, and return the tables that were started.
 
-    `on_result` is called with the table so far after each finished candidate.
     An error of a candidate is recorded, and the others are run. After an interruption nothing more
-    is run, and all tables that were started are yielded. Candidates with runs that another process
-    is computing are completed after all others.
+    is run. Candidates with runs that another process is computing come last. `on_result` is called
+    with the tables so far after each finished candidate.
     """
-    waiting: list[TablePlan] = []
+    found: dict[int, Comparison] = {}  # by table; those that are complete keep their tests
+
+    def so_far() -> list[Comparison]:
+        return [found[place] for place in sorted(found)]
+
     with stop_request() as request:
-        for table in tables:
-            waiting.append(table)
-            is_interrupted = not _attempt(table, request, track, on_result, wait=False)
-            while waiting and (
-                is_interrupted or len(waiting[0].outcomes) == len(waiting[0].candidates)
-            ):
-                yield waiting.pop(0).comparison()
-            if is_interrupted:
-                return
-        is_interrupted = False
-        for table in waiting:
-            is_interrupted = is_interrupted or not _attempt(table, request, iter, on_result)
-            yield table.comparison()
+        for wait in (False, True):
+            for place, table in enumerate(tables):
+                for number, candidate in enumerate((iter if wait else track)(table.candidates)):
+                    if number in table.outcomes:
+                        continue
+                    outcome = _run_candidate(table.experiment, candidate, request, wait=wait)
+                    if outcome is not None:
+                        table.outcomes[number] = outcome
+                        found[place] = table.comparison()
+                        on_result(so_far())
+                    if isinstance(outcome, KeyboardInterrupt):
+                        return so_far()
+    return so_far()
 
 
-def _attempt(
-    table: TablePlan,
-    request: StopRequest,
-    track: Track,
-    on_result: Callable[[Comparison], None],
-    *,
-    wait: bool = True,
-) -> bool:
-    """Run the missing candidates of a table; return False after an interruption.
-
-    Unless `wait`, candidates with runs that other processes are computing stay missing.
-    """
-    for number, candidate in enumerate(track(table.candidates)):
-        if number in table.outcomes:
-            continue
-        try:
-            if request.asked:
-                raise KeyboardInterrupt
-            with suppress(RunLockedError):
-                table.outcomes[number] = table.experiment.run(candidate, wait=wait)
-                on_result(table.comparison())
-        except TransCFError as error:
-            table.outcomes[number] = error
-        except KeyboardInterrupt:
-            text = "interrupted here, and nothing after it was run."
-            table.outcomes[number] = KeyboardInterrupt(text)
-            return False
-    return True
+def _run_candidate(
+    experiment: Experiment, candidate: Candidate, request: StopRequest, *, wait: bool
+) -> CandidateResult | BaseException | None:
+    """Return the result or the error of a candidate; None if it is left to another process."""
+    try:
+        if request.asked:
+            raise KeyboardInterrupt
+        return experiment.run(candidate, wait=wait)
+    except RunLockedError:
+        return None
+    except TransCFError as error:
+        return error
+    except KeyboardInterrupt:
+        return KeyboardInterrupt("interrupted here, and nothing after it was run.")

@@ -5,71 +5,47 @@ Several processes share the work: each computes runs that are not in the cache a
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from statistics import mean
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from transcf.data.split import Split
-from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
+from transcf.errors import ParameterError, shown
 from transcf.experiments.results import CandidateResult, RunResult
 from transcf.experiments.run import EvalConfig, fit_and_evaluate, fit_and_validate
 from transcf.experiments.search import Budget, Search, Trial, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
-from transcf.interrupts import end
 from transcf.models.base import Recommender
 from transcf.models.params import flat_params
 from transcf.models.registry import canonical_name, create, current, model_class, name_and_params
 from transcf.models.training import Epoch, FitOptions
-from transcf.parallel import thread_count, use_threads
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
 ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 #: Called with one line of text that names the current step.
 OnProgress: TypeAlias = Callable[[str], None]
-#: Environment variables that limit the threads of libraries.
-_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
 
 #: Further seeds of the finalists of a search, counted from the first seed; none of a table's.
 _FINAL_SEEDS = (1001, 1002)
 
-_threads = ExitStack()  # of a worker process, until it ends
-
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model with parameters to choose from.
+    """A model with parameters to choose from."""
 
-    Attributes:
-        name: Name in tables.
-        model: Name in the registry.
-        params: Parameters that are set.
-        choices: Further parameters to choose from on validation data.
-        search: Makes a search that proposes them one at a time instead.
-    """
-
-    name: str
-    model: str
+    name: str  # in tables
+    model: str  # in the registry
     params: Mapping[str, Any] = field(default_factory=dict)
-    choices: Sequence[Mapping[str, Any]] = ({},)
-    search: Callable[[], Search] | None = None
+    choices: Sequence[Mapping[str, Any]] = ({},)  # of further parameters, on validation data
+    search: Callable[[], Search] | None = None  # proposes them one at a time instead
 
     @classmethod
     def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
-        """Make a candidate; of a model object, parameters that differ from the defaults are set.
-
-        Example:
-            >>> Candidate.of(create("EASE", regularization=5.0)).params
-            {'regularization': 5.0}
-        """
+        """Make a candidate; of a model object, parameters that differ from the defaults are set."""
         params: Mapping[str, Any] = {}
         match spec:
             case str():
@@ -101,10 +77,6 @@ class Candidate:
         """Return the candidate with the settings that a budget tries; set parameters stay.
 
         Settings of `start` replace the defaults, and may be searched.
-
-        Example:
-            >>> len(Candidate.of("ease").within("small").choices)
-            3
         """
         budget, begun = Budget.of(budget), start or {}
         options: dict[str, Any] = {"fixed": dict(self.params), "start": begun, "timed": timed}
@@ -122,32 +94,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Data, evaluation and seeds that all candidates of a table share.
-
-    Attributes:
-        split: The data.
-        config: How to evaluate.
-        seeds: At least one; a model without randomness is run with the first one only.
-        on_progress: Called at every step; without it, epochs show on a terminal.
-        store: Cache of finished runs; None computes everything.
-        dataset: Name of the data in the cache.
-    """
+    """Data, evaluation and seeds that all candidates of a table share."""
 
     split: Split
     config: EvalConfig
-    seeds: Sequence[int] = (0,)
-    on_progress: OnProgress | None = None
-    store: Store | None = None
-    dataset: str = ""
+    seeds: Sequence[int] = (0,)  # a model without randomness is run with the first one only
+    on_progress: OnProgress | None = None  # without it, epochs show on a terminal
+    store: Store | None = None  # cache of finished runs
+    dataset: str = ""  # name of the data in the cache
 
     def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
         """Choose the parameters of a candidate on validation data, then run every seed.
 
-        Runs that other processes are computing come last; unless `wait`, they are not waited for.
-
-        Raises:
-            RunLockedError: There are such runs, and `wait` is false; all others are in the cache.
-            TransCFError: The model cannot be trained.
+        Runs that other processes are computing come last; unless `wait`, a `RunLockedError` is
+        raised once all others are in the cache.
 
         Example:
             >>> from transcf import open_split
@@ -157,10 +117,7 @@ class Experiment:
         """
         if wait:
             with suppress(RunLockedError):
-                return self._run(candidate, wait=False)
-        return self._run(candidate, wait=wait)
-
-    def _run(self, candidate: Candidate, *, wait: bool) -> CandidateResult:
+                return self.run(candidate, wait=False)
         config = self.config.on(self.split)
         chosen, trials, fitted = self._choose(candidate, config, wait)
         if config.picks_epochs_on_test:  # which needs the metrics of all epochs: fit again
@@ -190,10 +147,7 @@ class Experiment:
     def _choose(
         self, candidate: Candidate, config: EvalConfig, wait: bool
     ) -> tuple[Mapping[str, Any], list[RunResult], Recommender[Any] | None]:
-        """Run a trial for each choice, or as a search proposes them; none for a single choice.
-
-        Returns the best choice, the results of all, and the best model if it was fitted here.
-        """
+        """Return the best choice, the trials of all, and the best model if it was fitted here."""
         search = None if candidate.search is None else candidate.search()
         choices = list(candidate.choices) if search is None else []
         if search is None and len(choices) == 1:
@@ -229,16 +183,15 @@ class Experiment:
             choices.append(choice)
             trials.append(run_trial(len(trials)))
             search.tell(Trial.of(choice, trials[-1]))
-        winner = _best_of(trials)
-        if not (search.budget.finalists and candidate.takes_seed):
-            return choices[winner], trials, best[1]
-        order = sorted(range(len(trials)), key=lambda number: -_metric_of(trials[number]))
-        means = {}
-        for number in order[: search.budget.finalists]:
-            again = [run_trial(number, first + more) for more in _FINAL_SEEDS]
-            means[number] = mean(map(_metric_of, (trials[number], *again)))
-            trials += again
-        final = max(means, key=means.__getitem__)
+        winner = final = _best_of(trials)
+        if search.budget.finalists and candidate.takes_seed:
+            order = sorted(range(len(trials)), key=lambda number: -_metric_of(trials[number]))
+            means = {}
+            for number in order[: search.budget.finalists]:
+                again = [run_trial(number, first + more) for more in _FINAL_SEEDS]
+                means[number] = mean(map(_metric_of, (trials[number], *again)))
+                trials += again
+            final = max(means, key=means.__getitem__)
         return choices[final], trials, best[1] if final == winner else None
 
     def _about(self, candidate: Candidate) -> dict[str, str]:
@@ -278,100 +231,3 @@ def _best_of(trials: Sequence[RunResult]) -> int:
 
 def _metric_of(trial: RunResult) -> float:
     return -inf if trial.validation is None else trial.validation
-
-
-class WorkerCluster(Protocol):
-    """Has workers that can compute runs: `transcf.distributed.Cluster`."""
-
-    def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
-        """Call `work(*task)` once in each worker, inside the block."""
-
-
-@contextmanager
-def shared_work(
-    work: Callable[..., object],
-    task: Any,
-    store: Store | None,
-    jobs: int = 1,
-    cluster: WorkerCluster | None = None,
-) -> Iterator[None]:
-    """Let other processes compute runs inside the block: they call `work(task, store)`.
-
-    `work` skips finished and locked runs. Errors and warnings of other processes are ignored: this
-    one meets and reports the same ones. Runs of a killed process are unlocked.
-
-    Args:
-        work: Computes runs.
-        task: Its first argument.
-        store: The run cache. Machines of a cluster need a shared folder that supports file locks.
-        jobs: Number of processes of this machine, including this one, which share the threads.
-        cluster: Its workers are used instead.
-
-    Raises:
-        ParameterError: There is no store.
-    """
-    if cluster is None and jobs == 1:
-        yield
-        return
-    if store is None:
-        raise ParameterError(
-            "Several processes meet in the store of runs: name a folder for it (store=FOLDER)."
-        )
-    folder = Store(store.folder.resolve())
-    if cluster is not None:
-        with cluster.helping(_work_quietly, work, task, folder):
-            yield
-        return
-    threads = max(1, thread_count() // jobs)
-    with process_pool(jobs - 1, threads) as pool, use_threads(threads):
-        for _ in range(jobs - 1):
-            pool.submit(_work_quietly, work, task, folder)
-        try:
-            yield
-        finally:
-            pool.shutdown(kill_workers=True)
-            store.remove_free_locks()
-
-
-def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
-    warnings.simplefilter("ignore")
-    with suppress(TransCFError, KeyboardInterrupt):
-        work(task, store)
-
-
-@contextmanager
-def process_pool(workers: int, threads: int, *setup: Any) -> Iterator[Any]:
-    """Yield a pool of processes with so many threads each; they are killed after the block.
-
-    A process ends with this one, however that ends, and ignores Ctrl-C, which this one handles.
-    `setup` is a function with its arguments, called once in each process.
-    """
-    try:
-        from joblib.externals.loky import ProcessPoolExecutor
-    except ImportError as error:
-        raise MissingExtraError("Running in several processes", "tune") from error
-
-    pool = ProcessPoolExecutor(
-        workers,
-        initializer=_start_process,
-        initargs=(os.getpid(), threads, *setup),
-        env=dict.fromkeys(_LIMITS, str(threads)),
-    )
-    try:
-        yield pool
-    finally:
-        pool.shutdown(kill_workers=True)
-
-
-def _start_process(parent: int, threads: int, *setup: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _threads.enter_context(use_threads(threads))
-    if setup:
-        setup[0](*setup[1:])
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.2)
-    end(1)

@@ -65,17 +65,11 @@ text { font-family: sans-serif !important }
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart.
+    """A chart."""
 
-    Attributes:
-        title: Caption.
-        alt: Text for readers who cannot see it.
-        svg: The picture, an `<svg>` element.
-    """
-
-    title: str
-    alt: str
-    svg: str
+    title: str  # caption
+    alt: str  # text for readers who cannot see it
+    svg: str  # the picture, an `<svg>` element
 
     def to_html(self, key: str) -> str:
         """Return the SVG element for a page; `key` makes its ids unique there."""
@@ -97,9 +91,6 @@ def canvas(height: float, width: float = 4.8) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure with axes; draw inside the block and call `finish` there.
 
     Sizes are in inches; the default width keeps text readable on a phone.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -142,11 +133,6 @@ def bars(
     by series. With a single series, `groups` has the group of each bar and `colors` the colour of
     each group, in the order of the legend. Charts of one or two series have labels with `digits`
     decimals at the ends of bars.
-
-    Example:
-        >>> drawing = bars(["ease", "bpr"], {"NDCG@10": [0.12, 0.1]}, title="T", axis="NDCG@10")
-        >>> drawing.alt
-        'T: bars of NDCG@10. ease 0.1200; bpr 0.1000.'
     """
     errors, points, colors = errors or {}, points or {}, colors or {}
     for label, values in [*series.items(), *errors.items(), *points.items()]:

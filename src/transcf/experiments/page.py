@@ -43,19 +43,6 @@ class Page:
 
     The HTML file needs no other file and no network, fits phones and paper, and is light or dark as
     the reader's system is. Markdown has the same content, with charts in SVG files.
-
-    Example:
-        >>> page = Page("Delicious", "Results.")
-        >>> section = page.section("Summary").add("facts", {"NDCG@10 of EASE": "0.1234"})
-        >>> print(page.to_markdown())
-        # Delicious
-        <BLANKLINE>
-        Results.
-        <BLANKLINE>
-        ## Summary
-        <BLANKLINE>
-        - NDCG@10 of EASE: **0.1234**
-        <BLANKLINE>
     """
 
     title: str
@@ -68,11 +55,7 @@ class Page:
         return self.sections[-1]
 
     def to_html(self) -> str:
-        """Render the HTML file.
-
-        Raises:
-            MissingExtraError: Jinja2 is not installed.
-        """
+        """Render the HTML file; needs Jinja2."""
         return _template().render(page=self)
 
     def to_markdown(self, folder: str = "figures") -> str:
@@ -101,10 +84,6 @@ class Page:
         """Write a file in the format of its suffix, .html or .md, and return all files written.
 
         The charts of `NAME.md` are written to the folder `NAME_figures` next to it.
-
-        Raises:
-            ParameterError: The suffix is another one.
-            MissingExtraError: The format is HTML and Jinja2 is not installed.
         """
         path = path_of(path)
         if _is_html(path):
@@ -121,12 +100,7 @@ class Page:
 
 
 def check_file(path: Path | str) -> None:
-    """Check that a report can be written in the format of a file name.
-
-    Raises:
-        ParameterError: The suffix is neither .html nor .md.
-        MissingExtraError: The format is HTML and Jinja2 is not installed.
-    """
+    """Check that a report can be written in the format of a file name: .html or .md."""
     if _is_html(path):
         _template()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from transcf import __version__
 from transcf.data.report import counted, listed
 from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
@@ -45,7 +46,7 @@ def table_of(comparison: Comparison) -> Table:
 def results_of(comparison: Comparison, command: str = "") -> Results:
     """Return the results of a comparison with the command that runs it again."""
     title = f"Models on {comparison.dataset}"
-    return Results.of("comparison", title, shown_metrics(comparison), [comparison], command)
+    return Results("comparison", title, shown_metrics(comparison), [comparison], command)
 
 
 def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], str]:
@@ -64,12 +65,9 @@ def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], 
 
 
 def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
-    """Write the report to files in the formats of their suffixes.
+    """Write the report to files; return those that were written, and what extra is missing.
 
     Without matplotlib there are no charts; without Jinja2 HTML files are left out.
-
-    Returns:
-        The files written, and the message about a missing extra, if one is.
     """
     written: list[Path] = []
     message = ""
@@ -86,23 +84,18 @@ def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
 
 
 def page_of(results: Results, *, figures: bool = True) -> Page:
-    """Make the report, with or without charts.
-
-    Raises:
-        MissingExtraError: `figures` is true and matplotlib is not installed.
-    """
+    """Make the report, with or without charts, which need matplotlib."""
     tables = results.tables
     models = {entry.name for comparison in tables for entry in comparison.runs}
     names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
-    page = Page(results.content["title"], f"{counted(len(models), 'model')} on {names}.")
+    page = Page(results.title, f"{counted(len(models), 'model')} on {names}.")
     published = published_table(results)
     summary = page.section("Summary").add("facts", _key_figures(results, published))
     if not figures:
         summary.add("note", "This report has no charts: they need 'transcf[plots]'.")
     if len(tables) > 1:
-        metric = tables[0].metric
-        section = page.section("All datasets").add("table", _overview(tables, metric))
-        section.add("figures", _overview_chart(tables, metric) if figures else [])
+        section = page.section("All datasets").add("table", _overview(tables))
+        section.add("figures", _overview_chart(tables) if figures else [])
     for comparison in tables:
         section = page.section(comparison.title)
         for table in _metrics_and_training(metrics_table(comparison, results.metrics)):
@@ -116,8 +109,8 @@ def page_of(results: Results, *, figures: bool = True) -> Page:
     rules = [PROTOCOLS[name] for name in used if name in PROTOCOLS]
     section = page.section("Protocol and command")
     section.add("list", [f"{one.name}: {one.meaning}." for one in rules])
-    section.add("code", results.content["command"])
-    section.add("text", f"Written by transcf {results.content['version']}.")
+    section.add("code", results.command)
+    section.add("text", f"Written by transcf {__version__}.")
     return page
 
 
@@ -227,24 +220,26 @@ def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
 
 
 def _notes(comparison: Comparison, metrics: Sequence[str]) -> list[str]:
-    entries = comparison.runs
-    tests = (
-        f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
-        "Holm's correction for all pairs; = (underlined or in italics): not significantly "
-        f"different from the best at {LEVEL}."
-    )
+    entries, chosen_by = comparison.runs, ""
     tried = max((entry.tried for entry in entries if entry.name != TIMED_BASELINE), default=1)
     if tried > 1:
-        chosen_by = validation_metric(comparison.protocol or None, _lengths(entries[0]))
-        tests += f" Settings: the best of at most {tried} on validation data ({chosen_by})."
-        tests += " Minutes: all trials, fits and evaluations."
+        metric = validation_metric(comparison.protocol or None, _lengths(entries[0]))
+        chosen_by = (
+            f" Settings: the best of at most {tried} on validation data ({metric}). Minutes: all "
+            "trials, fits and evaluations."
+        )
     notes = [
         f"Held out: {comparison.split}.",
         legend(metrics, ERROR),
         _future_note(comparison),
-        tests,
+        f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
+        "Holm's correction for all pairs; = (underlined or in italics): not significantly "
+        f"different from the best at {LEVEL}.{chosen_by}",
     ]
-    return list(filter(None, [*notes, stored_note(comparison), *comparison.warnings]))
+    if stored := sum(entry.stored for entry in entries):
+        cells = sum(entry.cells for entry in entries)
+        notes.append(f"From the store of runs: {stored:,} of {cells:,} fits.")
+    return [note for note in (*notes, *comparison.warnings) if note]
 
 
 def _future_note(comparison: Comparison) -> str:
@@ -256,13 +251,6 @@ def _future_note(comparison: Comparison) -> str:
     shown = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
     shown = shown if any(shares.values()) else "nothing"
     return f"Did not exist yet when the held-out event happened ({names[0]}): {shown}."
-
-
-def stored_note(comparison: Comparison) -> str:
-    """Report how many fits come from the store of runs; empty if none does."""
-    stored = sum(entry.stored for entry in comparison.runs)
-    cells = sum(entry.cells for entry in comparison.runs)
-    return f"From the store of runs: {stored:,} of {cells:,} fits." if stored else ""
 
 
 def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
@@ -278,14 +266,11 @@ def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
     return facts
 
 
-def _overview(tables: Sequence[Comparison], metric: str) -> Table:
+def _overview(tables: Sequence[Comparison]) -> Table:
+    metric = tables[0].metric
     names = dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs)
     rows: list[list[str | Cell]] = [
-        [
-            name,
-            *(_metric_cell(comparison, comparison.named(name), metric) for comparison in tables),
-        ]
-        for name in names
+        [name, *(_metric_cell(each, each.named(name), metric) for each in tables)] for name in names
     ]
     columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
@@ -320,13 +305,20 @@ def published_table(results: Results) -> Table | None:
                 published, ours = printed[metric], entry.metrics[metric]
                 difference = ours["mean"] - published
                 is_near = -difference < 2 * ours["se"]
-                shortfall = "within two standard errors" if is_near else "below"
-                percent = f"{100 * difference / published:+.1f} %" if published else "-"
+                verdict = "within two standard errors" if is_near else "below"
                 rows.append(
-                    [entry.name, comparison.title, metric, _number(published),
-                     _number(ours["mean"]), f"{difference:+.4f}", percent, _number(ours["se"]),
-                     "reached" if difference >= 0 else shortfall]
-                )  # fmt: skip
+                    [
+                        entry.name,
+                        comparison.title,
+                        metric,
+                        _number(published),
+                        _number(ours["mean"]),
+                        f"{difference:+.4f}",
+                        f"{100 * difference / published:+.1f} %" if published else "-",
+                        _number(ours["se"]),
+                        "reached" if difference >= 0 else verdict,
+                    ]
+                )
     title = "Published values and ours"
     columns = ["model", "table", "metric", "published", "ours", "difference", "in %",
                "standard error", "verdict"]  # fmt: skip
@@ -356,19 +348,17 @@ def _bars(comparison: Comparison) -> Drawing:
     )
 
 
-def _overview_chart(tables: Sequence[Comparison], metric: str) -> list[Drawing]:
-    """Draw a metric of two to four tables side by side."""
+def _overview_chart(tables: Sequence[Comparison]) -> list[Drawing]:
+    """Draw the metric of two to four tables side by side."""
     if not 2 <= len(tables) <= 4:
         return []
+    metric = tables[0].metric
     names = list(dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs))
 
     def values(key: str) -> dict[str, list[float | None]]:
-        found = {
-            comparison.title: [comparison.named(name) for name in names] for comparison in tables
-        }
         return {
-            title: [entry.metrics.get(metric, {}).get(key) if entry else None for entry in entries]
-            for title, entries in found.items()
+            table.title: [table.summaries.get(name, {}).get(metric, {}).get(key) for name in names]
+            for table in tables
         }
 
     title = f"{metric} on all datasets, mean and standard error over users"

@@ -6,14 +6,13 @@ same classes, whether the results were computed here or read from a file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import nan
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, Self, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
@@ -21,12 +20,10 @@ from transcf import __version__
 from transcf.data.atomic import atomic_write
 from transcf.data.files import path_of
 from transcf.data.json_text import to_json
-from transcf.data.parquet_check import damage_of
-from transcf.errors import DataError, DivergenceError, TransCFError
+from transcf.errors import DivergenceError, TransCFError
 from transcf.evaluation import Evaluation, average_seeds, paired_tests, summarize_seeds
 from transcf.evaluation.results import LEVEL
 from transcf.models.base import Recommender
-from transcf.models.event_weights import WeightSettings
 from transcf.models.params import values_of
 
 if TYPE_CHECKING:
@@ -54,85 +51,40 @@ _KEYS = {"name": "model", "kind": "class", "size": "bytes", "spent": "spent_seco
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """Result of one run; it has all that tables need, so that the model can be deleted.
+    """Result of one run; it has all that tables need, so that the model can be deleted."""
 
-    Attributes:
-        model: Class of the model.
-        parameters: Parameters of the fitted model.
-        seconds: Wall clock of fitting; the sum if a model is fitted twice.
-        parts: `training_seconds` and `validation_seconds` of it, for models with epochs.
-        spent: Wall clock of the whole run, including evaluation.
-        validation: Metric on the validation part; None if it was not computed.
-        best_epoch: The epoch that was kept; None for models without epochs.
-        curve: `epoch`, `loss` and `metric` (None if an epoch was not validated) of each epoch.
-        n_bytes: Size of the fitted model.
-        chooses: Whether the model chose something on validation data by itself.
-        times: Whether it uses times of events; None if it cannot.
-        evaluation: Metrics of every user; None for a trial.
-        full_ranking: The same in full ranking, if the protocol samples candidates.
-        error: Why there are no results.
-        stored: Whether the result is from the cache.
-    """
-
-    model: str
+    model: str  # class
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    parts: Mapping[str, float] = field(default_factory=dict)
-    spent: float = 0.0
-    validation: float | None = None
-    best_epoch: int | None = None
-    curve: Sequence[Mapping[str, Any]] = ()
-    n_bytes: int = 0
-    chooses: bool = False
-    times: bool | None = None
-    evaluation: Evaluation | None = None
-    full_ranking: Evaluation | None = None
-    error: TransCFError | None = None
-    stored: bool = False
+    seconds: float = 0.0  # of fitting, by wall clock; the sum if a model is fitted twice
+    parts: Mapping[str, float] = field(default_factory=dict)  # seconds of training and validation
+    spent: float = 0.0  # seconds of the whole run, evaluation included
+    validation: float | None = None  # metric on the validation part; None if it was not computed
+    best_epoch: int | None = None  # the epoch that was kept; None for models without epochs
+    curve: Sequence[Mapping[str, Any]] = ()  # epoch, loss and metric (None if not validated)
+    n_bytes: int = 0  # of the fitted model
+    chooses: bool = False  # whether the model chose something on validation data by itself
+    evaluation: Evaluation | None = None  # None for a trial
+    full_ranking: Evaluation | None = None  # if the protocol samples candidates
+    error: TransCFError | None = None  # why there are no results
+    stored: bool = False  # whether the result is from the cache
 
     @classmethod
     def of(cls, model: Recommender[Any], **found: Any) -> Self:
         """Add the properties of a fitted model to what was measured."""
-        settings = model.settings_
-        can_use_times = isinstance(settings, WeightSettings) and model.learned_.known.timed
-        about = {
-            "parameters": values_of(settings),
-            "best_epoch": model.best_epoch_,
-            "n_bytes": sum(array.nbytes for array in model.learned_.arrays().values()),
-            "chooses": model._chooses(model.learned_.known.timed),
-            "times": settings.uses_times if can_use_times else None,
-        }
-        return cls(type(model).__name__, **{**about, **found})
-
-
-class _Step(TypedDict):
-    epoch: int
-    loss: float | None
-    metric: float | None
-
-
-class _Figures(TypedDict):
-    """An evaluation without the metrics of users."""
-
-    model: str
-    protocol: str
-    ties: str
-    subset: str
-    skipped: dict[str, int]
-    catalogue: dict[str, float | None]
-    note: str
-    split: str
+        return cls(
+            type(model).__name__,
+            values_of(model.settings_),
+            best_epoch=model.best_epoch_,
+            n_bytes=sum(array.nbytes for array in model.learned_.arrays().values()),
+            chooses=model._chooses(model.learned_.known.timed),
+            **found,
+        )
 
 
 #: Files with the metrics of users, by the part of a result that has them.
 FILES = {"evaluation": "users.parquet", "full_ranking": "full.parquet"}
-#: Types of the JSON form of a result.
-RESULT_TYPES = {
-    **{name: kind for name, kind in get_type_hints(RunResult).items() if name != "stored"},
-    **dict.fromkeys(FILES, _Figures | None),
-    "curve": list[_Step],
-    "error": str | None,
-}
+#: Parts of an evaluation other than the metrics of users.
+_PARTS = ("model", "protocol", "ties", "subset", "skipped", "catalogue", "note", "split")
 
 
 def to_dict(result: RunResult) -> dict[str, Any]:
@@ -142,18 +94,14 @@ def to_dict(result: RunResult) -> dict[str, Any]:
     content["error"] = None if result.error is None else str(result.error)
     for name in FILES:
         if (found := content[name]) is not None:
-            content[name] = {key: getattr(found, key) for key in _Figures.__annotations__}
+            content[name] = {key: getattr(found, key) for key in _PARTS}
     return content
 
 
 def from_parts(content: Mapping[str, Any], files: Mapping[str, bytes]) -> RunResult:
-    """Read a result from its JSON form and its files.
-
-    Raises:
-        ValueError: A file is damaged.
-        KeyError: A file is missing.
-    """
-    read = {**content, "stored": True}
+    """Read a result from its JSON form and its files; older ones have more values."""
+    read = {one.name: content[one.name] for one in fields(RunResult) if one.name != "stored"}
+    read["stored"] = True
     if content["error"] is not None:
         read["error"] = DivergenceError(content["error"])
     for name, file in FILES.items():
@@ -161,21 +109,9 @@ def from_parts(content: Mapping[str, Any], files: Mapping[str, bytes]) -> RunRes
             figures = {
                 n: nan if value is None else value for n, value in about["catalogue"].items()
             }
-            table = _parse_table(files[file], file)
+            table = pl.read_parquet(files[file])
             read[name] = Evaluation(**{**about, "catalogue": figures, "per_user": table})
     return RunResult(**read)
-
-
-def _parse_table(content: bytes, name: str) -> pl.DataFrame:
-    if (damage := damage_of(content)) is not None:
-        raise ValueError(f"{name} is damaged: {damage}")
-    table = pl.read_parquet(content)
-    figures = table.drop("user_id")
-    if not all(kind.is_float() for kind in figures.dtypes) or not figures.width * figures.height:
-        raise ValueError(f"{name} has no figures of users")
-    if figures.null_count().sum_horizontal().item():
-        raise ValueError(f"{name} has missing figures")
-    return table
 
 
 # -- tables ------------------------------------------------------------------------------------
@@ -183,64 +119,37 @@ def _parse_table(content: bytes, name: str) -> pl.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class CandidateResult:
-    """Results of a candidate: one line of a table.
-
-    Attributes:
-        name: Name of the candidate in tables.
-        kind: Class of the model.
-        parameters: Parameters of the model, with the first seed.
-        metrics: `mean`, `sd` over seeds and `se` over users of every metric.
-        runs: Number of evaluated seeds.
-        users: Number of evaluated users.
-        validation: Metric on the validation part, mean over the seeds; None if not computed.
-        chosen: The parameters that were chosen on validation data.
-        tried: Number of trials that could be trained.
-        seconds: Wall clock of one whole fit, mean over the seeds.
-        notes: Warnings that belong to the figures.
-        untrained: Errors of the other trials.
-        minutes: Minutes of all trials, or of all runs if there were no trials.
-        spent: Seconds of all runs: trials, and fits and evaluations with every seed.
-        parts: `training_seconds` and `validation_seconds` of a fit.
-        catalogue: Metrics of whole lists, mean over the seeds.
-        full_ranking: `mean` and `se` in full ranking, if the protocol samples candidates.
-        curve: Epochs of the first seed: `epoch`, `loss` and `metric`.
-        best_epochs: The epoch that was kept, by seed.
-        size: Bytes of the fitted model.
-        cells: Number of runs: trials and seeds.
-        stored: Number of runs that were in the cache.
-        trials: Results of all parameters that were tried; empty if there was no choice.
-        results: One for each seed, a single one if the seed has no effect; not in the JSON form.
-    """
+    """Results of a candidate: one line of a table. Means are over the seeds."""
 
     name: str
-    kind: str
-    parameters: Mapping[str, Any]
-    metrics: dict[str, dict[str, float]]
-    runs: int
-    users: int
-    validation: float | None
-    chosen: Mapping[str, Any]
-    tried: int
-    seconds: float
-    notes: Sequence[str]
+    kind: str  # class of the model
+    parameters: Mapping[str, Any]  # with the first seed
+    metrics: dict[str, dict[str, float]]  # mean, sd over seeds and se over users, by metric
+    runs: int  # number of evaluated seeds
+    users: int  # number of evaluated users
+    validation: float | None  # metric on the validation part; None if it was not computed
+    chosen: Mapping[str, Any]  # parameters that were chosen on validation data
+    tried: int  # number of trials that could be trained
+    seconds: float  # of one whole fit
+    notes: Sequence[str]  # warnings that belong to the figures
     protocol: str = ""
     ties: str = ""
     subset: str = "test"
     split: str = ""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    untrained: Sequence[str] = ()
-    minutes: float = 0.0
-    spent: float | None = None
-    parts: Mapping[str, float] = field(default_factory=dict)
-    catalogue: Mapping[str, float] = field(default_factory=dict)
-    full_ranking: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    curve: Sequence[Mapping[str, Any]] = ()
-    best_epochs: Sequence[int | None] = ()
-    size: int | None = None
-    cells: int = 0
-    stored: int = 0
-    trials: Sequence[RunResult] = ()
-    results: Sequence[RunResult] = ()
+    untrained: Sequence[str] = ()  # errors of the other trials
+    minutes: float = 0.0  # of all trials, or of all runs if there were no trials
+    spent: float | None = None  # seconds of all trials and runs
+    parts: Mapping[str, float] = field(default_factory=dict)  # seconds of training and validation
+    catalogue: Mapping[str, float] = field(default_factory=dict)  # metrics of whole lists
+    full_ranking: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # if sampled
+    curve: Sequence[Mapping[str, Any]] = ()  # epoch, loss and metric, with the first seed
+    best_epochs: Sequence[int | None] = ()  # by seed
+    size: int | None = None  # bytes of the fitted model
+    cells: int = 0  # number of trials and seeds
+    stored: int = 0  # number of them that were in the cache
+    trials: Sequence[RunResult] = ()  # of all parameters that were tried, if there was a choice
+    results: Sequence[RunResult] = ()  # by seed; not in the JSON form
 
     @classmethod
     def of(
@@ -258,14 +167,11 @@ class CandidateResult:
         untrained = [str(run.error) for run in trials if run.error is not None]
         seeds = [run.parameters.get("random_state") for run in trials]
         # Finalists are tried with several seeds.
-        repeats = sum(seed != seeds[0] for seed in seeds)
-        tried = len(trials) - len(untrained) - repeats or 1
-        notes = {
-            SAMPLED_NOTE: bool(full),
-            CHOSEN_HERE_NOTE: first.subset == "validation" and (tried > 1 or done.chooses),
-            first.note: bool(first.note),
-        }
-        failed = [f"{name}: a setting did not train: {reason}" for reason in untrained]
+        tried = sum(seed == seeds[0] for seed in seeds) - len(untrained) or 1
+        chosen_here = first.subset == "validation" and (tried > 1 or done.chooses)
+        notes = [SAMPLED_NOTE] * bool(full) + [CHOSEN_HERE_NOTE] * chosen_here
+        notes += [first.note] * bool(first.note)
+        notes += [f"{name}: a setting did not train: {reason}" for reason in untrained]
         return cls(
             name=name,
             kind=done.model,
@@ -277,7 +183,7 @@ class CandidateResult:
             chosen=dict(chosen or {}),
             tried=tried,
             seconds=round(mean(run.seconds for run in results), 3),
-            notes=[*(note for note, belongs in notes.items() if belongs), *failed],
+            notes=notes,
             protocol=first.protocol,
             ties=first.ties,
             subset=first.subset,
@@ -299,18 +205,6 @@ class CandidateResult:
             trials=trials,
             results=results,
         )
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Read the JSON form; older files lack some values."""
-        names = {one.name: _KEYS.get(one.name, one.name) for one in fields(cls)}
-        values = {name: content[key] for name, key in names.items() if key in content}
-        kind = content["class"]
-        values["trials"] = [
-            RunResult(kind, trial["parameters"], validation=trial["validation"])
-            for trial in content.get("trials", ())
-        ]
-        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -365,39 +259,22 @@ class Comparison:
 
     Attributes:
         dataset: Name of the data.
-        config: How they were evaluated; None if the comparison was read from a file.
+        config: How models were evaluated.
         metric: Metric of the paired tests.
         runs: One for each model, in the given order.
         failures: Errors of the other models by name; the last one may be an interruption.
         split: Description of the held-out data.
-        about: `filter`, `published` values by model and `difference` from the published data, if
-            the comparison belongs to a study.
-        stored_tests: Paired tests that were read from a file.
+        about: Of a study: `filter`, `published` values by model, and `difference` from the
+            published data.
     """
 
     dataset: str
-    config: EvalConfig | None
+    config: EvalConfig
     metric: str
     runs: Sequence[CandidateResult]
     failures: Mapping[str, Any] = field(default_factory=dict)
     split: str = "not said"
     about: Mapping[str, Any] = field(default_factory=dict)
-    stored_tests: Sequence[Mapping[str, Any]] | None = None
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Read the JSON form."""
-        names = ("protocol", "filter", "published", "difference")
-        return cls(
-            content["dataset"],
-            None,
-            content["metric"],
-            [CandidateResult.from_dict(model) for model in content["models"]],
-            content["failures"],
-            content["split"],
-            {name: content[name] for name in names if name in content},
-            content["tests"],
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -417,8 +294,7 @@ class Comparison:
     @property
     def protocol(self) -> str:
         """Name of the protocol."""
-        named = self.about.get("protocol") if self.config is None else self.config.protocol
-        return named or (self.runs[0].protocol if self.runs else "")
+        return self.config.protocol or (self.runs[0].protocol if self.runs else "")
 
     @property
     def title(self) -> str:
@@ -454,8 +330,6 @@ class Comparison:
     @cached_property
     def tests(self) -> pl.DataFrame:
         """Paired tests of all pairs, on the metrics of users averaged over seeds."""
-        if self.stored_tests is not None:
-            return pl.DataFrame(self.stored_tests, infer_schema_length=None)
         if len(self.runs) < 2:
             return pl.DataFrame()
         return paired_tests([done.averaged() for done in self.runs], self.metric)
@@ -474,9 +348,9 @@ class Comparison:
         one; `p` is corrected for the number of all pairs, because the same figures choose the best
         model and test it.
         """
-        found = {}
+        found, best = {}, self.best(self.metric) if self.runs else ""
         for test in self.tests.to_dicts():
-            pair, best = (test["model_a"], test["model_b"]), self.best(self.metric)
+            pair = (test["model_a"], test["model_b"])
             if best in pair:
                 sign = 1 if pair[0] == best else -1
                 low, high = sorted((sign * test["ci_low"], sign * test["ci_high"]))
@@ -497,10 +371,9 @@ class Comparison:
     def to_frame(self) -> pl.DataFrame:
         """Return one row per model.
 
-        Columns: `model`, the mean of every metric by its name, its standard error over users
-        (`NAME se`) and standard deviation over seeds (`NAME sd`, null for a single seed), the
-        corrected `p` of the paired test against the best model (null for the best itself),
-        `fit_seconds` and `bytes`.
+        Columns: `model`, for each metric `NAME` (mean), `NAME se` (standard error over users) and
+        `NAME sd` (over seeds, null for a single one), the corrected `p` of the paired test against
+        the best model, `fit_seconds` and `bytes`.
         """
         rows = []
         for done in self.runs:
@@ -529,60 +402,29 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Results:
-    """The tables of a study or a comparison: `content` is the JSON form."""
+    """The tables of a study or a comparison."""
 
-    content: Mapping[str, Any]
+    name: str  # of the study, or "comparison"
+    title: str
+    metrics: Sequence[str]  # columns of the tables
     tables: Sequence[Comparison]
+    command: str = ""  # runs everything again
+    more: Mapping[str, Any] = field(default_factory=dict)  # further values of the JSON form
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        title: str,
-        metrics: Sequence[str],
-        tables: Sequence[Comparison],
-        command: str = "",
-        **more: Any,
-    ) -> Self:
-        """Collect tables under the name of a study or "comparison".
-
-        `metrics` are the columns of tables, `command` runs everything again, and `more` are further
-        values of the JSON form.
-        """
-        content = {"format": FORMAT, "study": name, "title": title, "command": command}
-        content |= {"version": __version__, "metrics": list(metrics), **more}
-        return cls({**content, "datasets": [table.to_dict() for table in tables]}, tables)
-
-    @classmethod
-    def read(cls, path: Path | str) -> Self:
-        """Read a file that `write` wrote.
-
-        Raises:
-            DataError: The file has another content or another format version.
-        """
-        try:
-            return cls.from_dict(json.loads(path_of(path).read_text(encoding="utf-8")))
-        except (KeyError, TypeError, ValueError) as problem:
-            raise DataError(
-                f"{path} holds no results of a study ({type(problem).__name__}: {problem}): write "
-                "the file again with `transcf study NAME --out FILE.json`."
-            ) from problem
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Read the JSON form."""
-        if content["format"] != FORMAT:
-            raise ValueError(f"format {content['format']} instead of {FORMAT}")
-        for name in ("title", "command", "version", "metrics"):
-            content[name]  # raises if it is missing
-        return cls(content, [Comparison.from_dict(table) for table in content["datasets"]])
-
-    @property
-    def metrics(self) -> list[str]:
-        """Columns of the tables."""
-        return list(self.content["metrics"])
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "format": FORMAT,
+            "study": self.name,
+            "title": self.title,
+            "command": self.command,
+            "version": __version__,
+            "metrics": list(self.metrics),
+            **self.more,
+            "datasets": [table.to_dict() for table in self.tables],
+        }
 
     def write(self, path: Path | str) -> None:
         """Write the JSON form."""
         with atomic_write(path_of(path)) as unfinished:
-            unfinished.write_text(to_json(self.content) + "\n", encoding="utf-8")
+            unfinished.write_text(to_json(self.to_dict()) + "\n", encoding="utf-8")

@@ -56,26 +56,15 @@ _CLOCKS = ("seconds", "training_seconds", "validation_seconds")
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """How models are evaluated: the same for all models of a table.
+    """How models are evaluated: the same for all models of a table."""
 
-    Attributes:
-        protocol: Name of the protocol; None until the split is known (`on`).
-        ties: How equal scores count.
-        subset: "validation" or "test".
-        k: Lengths of the lists.
-        beyond: Whether to compute metrics beyond accuracy, as `evaluate` does.
-        with_validation: Whether results have the validation metric; models without epochs need
-            another fit for it.
-        max_seconds: `FitOptions.max_seconds` of every fit.
-    """
-
-    protocol: str | None = None
+    protocol: str | None = None  # None until the split is known (`on`)
     ties: Ties = "pessimistic"
     subset: Subset = "test"
     k: tuple[int, ...] = (10, 20)
-    beyond: bool = False
-    with_validation: bool = True
-    max_seconds: float | None = None
+    beyond: bool = False  # whether to compute metrics beyond accuracy
+    with_validation: bool = True  # models without epochs need another fit for its metric
+    max_seconds: float | None = None  # `FitOptions.max_seconds` of every fit
 
     def __post_init__(self) -> None:
         """Check the values before anything is fitted."""
@@ -90,16 +79,7 @@ class EvalConfig:
             )
 
     def on(self, split: Split) -> Self:
-        """Return the configuration with the default protocol of a split, unless one is named.
-
-        Raises:
-            EvaluationError: The protocol needs another kind of split.
-
-        Example:
-            >>> from transcf import open_split
-            >>> EvalConfig().on(open_split("synthetic")).protocol
-            'temporal'
-        """
+        """Return the configuration with the default protocol of a split, unless one is named."""
         if self.protocol is None:
             return replace(self, protocol=usual_protocol(split))
         check_split(split, self.protocol)
@@ -135,12 +115,6 @@ class EvalConfig:
             return None
         return replace(self, protocol=None).evaluate(model, split)
 
-    def recorder(self, model: Recommender[Any], split: Split) -> EpochRecorder | None:
-        """Return a recorder of the metrics of all epochs, if the protocol picks the best."""
-        if not (self.picks_epochs_on_test and model._has_epochs()):
-            return None
-        return EpochRecorder(split, ties=self.ties, k=self.k, beyond=self.beyond)
-
     @property
     def refits(self) -> bool:
         """Whether a model is refitted on train and validation before it is evaluated."""
@@ -158,25 +132,15 @@ class EvalConfig:
 
 @dataclass(frozen=True)
 class RunKey:
-    """Everything that a result depends on; names of data and models are not part of it.
-
-    Attributes:
-        kind: "trial" or "judged" (evaluated by a protocol).
-        data: Digest of the training part of a trial, else of the whole split.
-        rules: How the run is evaluated: metric, or protocol and options of `EvalConfig`.
-        model: Class of the model.
-        settings: All parameters, including the seed.
-        version: Version of the library.
-        generation: `Recommender.revision`; raised by changes of the library that change results.
-    """
+    """Everything that a result depends on; names of data and models are not part of it."""
 
     kind: Kind
-    data: str
-    rules: Mapping[str, Any]
-    model: str
-    settings: Mapping[str, Any]
+    data: str  # digest of the training part of a trial, else of the whole split
+    rules: Mapping[str, Any]  # metric, or protocol and options of `EvalConfig`
+    model: str  # class
+    settings: Mapping[str, Any]  # all parameters, including the seed
     version: str = __version__
-    generation: int = 1
+    generation: int = 1  # raised by changes of a model that change results
 
     @classmethod
     def trial(
@@ -186,21 +150,10 @@ class RunKey:
         validation: Validation,
         max_seconds: float | None = None,
     ) -> Self:
-        """Return the key of a trial; it does not depend on the test part.
-
-        Example:
-            >>> from transcf import EASE, open_split
-            >>> split = open_split("synthetic")
-            >>> keys = [
-            ...     RunKey.trial(EASE(regularization=value), split.train, Validation.of(split))
-            ...     for value in (50, 50.0, 60.0)
-            ... ]
-            >>> keys[0].digest == keys[1].digest, keys[0].digest == keys[2].digest
-            (True, False)
-        """
+        """Return the key of a trial; it does not depend on the test part."""
         rules: dict[str, Any] = {"metric": validation.metric, "validation": validation.fingerprint}
         rules |= {} if max_seconds is None else {"max_seconds": max_seconds}
-        return cls("trial", train.digest, rules, *_about(model))
+        return cls("trial", train.digest, rules, *_model_fields(model))
 
     @classmethod
     def evaluated(cls, model: Recommender[Any], split: Split, config: EvalConfig) -> Self:
@@ -215,7 +168,7 @@ class RunKey:
             "validated": config.with_validation,
         }
         rules |= {} if config.max_seconds is None else {"max_seconds": config.max_seconds}
-        return cls("judged", split.digest, rules, *_about(model))
+        return cls("judged", split.digest, rules, *_model_fields(model))
 
     @cached_property
     def digest(self) -> str:
@@ -228,7 +181,8 @@ class RunKey:
         return {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
-def _about(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
+def _model_fields(model: Recommender[Any]) -> tuple[str, dict[str, Any], str, int]:
+    """Return `model`, `settings`, `version` and `generation` of a key."""
     return type(model).__name__, values_of(model.settings), __version__, model._revision
 
 
@@ -258,15 +212,8 @@ def fit_and_evaluate(
 ) -> RunResult:
     """Fit a model on the training part, refit it if the protocol says so, and evaluate it once.
 
-    Args:
-        model: With its parameters; it is fitted unless the cache has the result.
-        split: The data; its test part is used for the evaluation only.
-        config: How to evaluate.
-        cache: Where results are stored and looked up, or None.
-        is_fitted: The model was fitted on `split.train` with validation before: skip that fit.
-        start_fit: Returns the options of each fit.
-        about: `dataset` and `model` by name, for `transcf runs list`.
-        wait: Wait for a run that another process is computing.
+    The fit on the training part is left out if `is_fitted`. `start_fit` returns the options of each
+    fit; `about` has names of `dataset` and `model`, for `transcf runs list`.
 
     Returns:
         The result; with an error if the training diverges.
@@ -298,7 +245,10 @@ def fit_and_evaluate(
             chooses = model._chooses(split.train.timestamps is not None)
             if not is_fitted and (config.with_validation or chooses or not config.refits):
                 options = replace(start_fit("fit"), max_seconds=config.max_seconds)
-                if (recorder := config.recorder(model, split)) is not None:
+                if config.picks_epochs_on_test and model._has_epochs():
+                    recorder = EpochRecorder(
+                        split, ties=config.ties, k=config.k, beyond=config.beyond
+                    )
                     options = _recorded(options, recorder)
                 model.fit(split.train, validation, options)
                 _check_finished(model)
@@ -340,14 +290,8 @@ def fit_and_validate(
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
 
-    This is a trial of a search. Arguments and exceptions are those of `fit_and_evaluate`. The
-    result has an error if the model cannot be trained; invalid parameters raise.
-
-    Example:
-        >>> from transcf import EASE, open_split
-        >>> split = open_split("synthetic")
-        >>> fit_and_validate(EASE(), split.train, Validation.of(split)).validation > 0.1
-        True
+    This is a trial of a search; arguments are those of `fit_and_evaluate`. The result has an error
+    if the model cannot be trained; invalid parameters raise.
     """
     key = None if cache is None else RunKey.trial(model, train, validation, max_seconds)
     with cached_run(cache, key, about, wait=wait) as run:
@@ -384,22 +328,8 @@ def fit_for_use(
     to hold anything out is fitted without validation. After an interruption while the epoch is
     being chosen, the model has the best epoch so far, without the held-out events.
 
-    Args:
-        model: The model.
-        log: All events of the final fit.
-        split: The same log with events held out.
-        validation: The validation on these events, or the validation part of a partitioned log.
-        options: Options of both fits; each has a folder of checkpoints inside the given one.
-
-    Returns:
-        Description of the fit.
-
-    Example:
-        >>> from transcf import EASE, EventWeights, Validation, leave_one_out, synthesize
-        >>> log = synthesize(users=100, items=40, interactions=1500, seed=0)
-        >>> split, untimed = leave_one_out(log), EventWeights(trend=0)
-        >>> fit_for_use(EASE(event_weights=untimed), log, split, Validation.of(split))
-        'all 1,500 events; there was no epoch to choose'
+    `split` is `log` with events held out, and `validation` evaluates on these; each fit has a
+    folder of checkpoints inside that of `options`. Returns a description of the fit.
     """
     whole = options or FitOptions()
     folder = whole.checkpoint

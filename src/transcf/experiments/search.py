@@ -82,21 +82,17 @@ Space: TypeAlias = dict[str, list[Any] | Range]
 class Budget:
     """How many settings to try, and which.
 
-    Attributes:
-        trials: Number of settings, the defaults included.
-        sampler: One of `SAMPLERS`.
-        space: One of `SPACES`, or values by parameter in the form of `spaces.toml`.
-        finalists: So many of the best settings are run again with two more seeds, and the best mean
-            is chosen; 0 chooses by one seed.
-
     Example:
         >>> Budget.of("medium").trials, Budget.of({"trials": 20, "sampler": "tpe"}).sampler
         (10, 'tpe')
     """
 
-    trials: int = 1
-    sampler: str = "random"
+    trials: int = 1  # number of settings, the defaults included
+    sampler: str = "random"  # one of `SAMPLERS`
+    #: One of `SPACES`, or values by parameter in the form of `spaces.toml`.
     space: str | Mapping[str, Any] = "default"
+    #: So many of the best settings are run again with two more seeds, and the best mean is chosen;
+    #: 0 chooses by one seed.
     finalists: int = 0
 
     def __post_init__(self) -> None:
@@ -160,17 +156,12 @@ def space_of(
 ) -> Space:
     """Return the search space of a model; empty for a model without parameters to tune.
 
-    Args:
-        model: Name in the registry.
-        timed: Whether events have timestamps, which adds the weights by age and the trend.
-        space: One of `SPACES`, or values by parameter; the latter and the paper's ignore `timed`.
-        fixed: Parameters that are not searched.
+    `timed` adds the weights by age and the trend, for data with timestamps; spaces given by values
+    and the paper's ignore it. `fixed` parameters are not searched.
 
     Example:
         >>> sorted(space_of("itemknn"))
         ['n_neighbors', 'shrinkage']
-        >>> space_of("bpr", space="paper")["regularization"]
-        [0.0, 0.001, 0.01, 0.1]
     """
     kind, spaces = model_class(model), _all_spaces()
     rules, left_out = kind._rules(), {*fixed}
@@ -194,12 +185,7 @@ def space_of(
 
 
 def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield every combination of values, in random order if there is a seed.
-
-    Example:
-        >>> list(grid_of({"a": [1, 2], "b": Range(0.0, 1.0, points=(0.5,))}))
-        [{'a': 1, 'b': 0.5}, {'a': 2, 'b': 0.5}]
-    """
+    """Yield every combination of values, in random order if there is a seed."""
     listed = {name: _grid_values(values) for name, values in space.items()}
     total = math.prod(map(len, listed.values())) if listed else 0
     order = range(total) if seed is None else np.random.default_rng(seed).permutation(total)
@@ -216,12 +202,7 @@ def _grid_values(values: list[Any] | Range) -> list[Any]:
 
 
 def settings_to_try(model: str, budget: Any, **options: Any) -> list[dict[str, Any]]:
-    """Return the settings that a budget allows; arguments as for `Search`.
-
-    Example:
-        >>> settings_to_try("ease", "none"), len(settings_to_try("ease", "small"))
-        ([{}], 3)
-    """
+    """Return the settings that a budget allows; arguments as for `Search`."""
     search = Search(model, budget, **options)
     found: list[dict[str, Any]] = []
     while len(found) < search.budget.trials and (setting := search.ask(found)) is not None:
@@ -234,25 +215,16 @@ def settings_to_try(model: str, budget: Any, **options: Any) -> list[dict[str, A
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and its result.
+    """One setting and its result."""
 
-    Attributes:
-        setting: Proposed parameters; empty for the defaults.
-        state: Outcome.
-        figure: Metric on validation data: None if failed, the best epoch so far if pruned.
-        seconds: Wall-clock time of fit and evaluation.
-        epoch: Best epoch, for models with epochs.
-        curve: Metric by validated epoch.
-        reason: Why the trial failed.
-    """
-
-    setting: Mapping[str, Any]
-    state: State
+    setting: Mapping[str, Any]  # proposed parameters; empty for the defaults
+    state: State  # outcome
+    #: Metric on validation data: None if failed, the best epoch so far if pruned.
     figure: float | None = None
-    seconds: float = 0.0
-    epoch: int | None = None
-    curve: Mapping[int, float] = field(default_factory=dict)
-    reason: str = ""
+    seconds: float = 0.0  # wall-clock time of fit and evaluation
+    epoch: int | None = None  # best epoch, for models with epochs
+    curve: Mapping[int, float] = field(default_factory=dict)  # metric by validated epoch
+    reason: str = ""  # why the trial failed
 
     @classmethod
     def of(cls, setting: Mapping[str, Any], found: RunResult) -> Self:
@@ -269,16 +241,8 @@ class Search:
     Proposals depend only on the seed and on the trials so far, so an interrupted search can be
     replayed from its trials.
 
-    Args:
-        model: Name in the registry.
-        budget: Anything that `Budget.of` accepts.
-        fixed: Parameters that are not searched, with their values.
-        start: Settings that replace the defaults.
-        seed: Seed of the proposals.
-        timed: Whether events have timestamps.
-
-    Raises:
-        MissingExtraError: The sampler is TPE, and Optuna is not installed.
+    `fixed` parameters are not searched; settings of `start` replace the defaults; `timed` as for
+    `space_of`. TPE needs the extra `tune`.
     """
 
     def __init__(
@@ -307,8 +271,7 @@ class Search:
     def ask(self, running: Collection[Mapping[str, Any]] = ()) -> dict[str, Any] | None:
         """Return a new setting, or None if the budget is spent or the space is exhausted.
 
-        Args:
-            running: Settings of trials that have not finished; they are not proposed again.
+        Settings of trials that are `running` are not proposed again.
         """
         if len(self.history) >= self.budget.trials:
             return None
@@ -422,12 +385,7 @@ def _holds(distribution: Any, value: Any) -> bool:
 def distributions(
     space: Space, usual: Mapping[str, Any] | None = None
 ) -> dict[str, BaseDistribution]:
-    """Convert a space to Optuna's distributions, optionally widened to hold the usual values.
-
-    Example:
-        >>> distributions({"dim": [32, 64]}, {"dim": 50})
-        {'dim': CategoricalDistribution(choices=(32, 64, 50))}
-    """
+    """Convert a space to Optuna's distributions, optionally widened to hold the usual values."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     found: dict[str, BaseDistribution] = {}

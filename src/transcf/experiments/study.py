@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
@@ -23,19 +23,14 @@ from transcf.errors import ParameterError
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.experiments.comparison import TablePlan, Track, run_tables
-from transcf.experiments.experiment import (
-    Candidate,
-    Experiment,
-    OnProgress,
-    WorkerCluster,
-    shared_work,
-)
+from transcf.experiments.experiment import Candidate, Experiment, OnProgress
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.search import Budget
 from transcf.experiments.store import Store
 from transcf.experiments.tune_result import Config
-from transcf.models.params import Number, Rule
+from transcf.experiments.workers import WorkerCluster, shared_work
+from transcf.models.params import Number
 from transcf.models.registry import current, model_class, preset_of
 from transcf.protocols import protocol_named
 
@@ -47,23 +42,14 @@ _FOLDERS = [files("transcf").joinpath(package, "studies") for package in ("exper
 
 @dataclass(frozen=True)
 class DatasetPlan:
-    """One dataset of a study.
+    """One dataset of a study."""
 
-    Attributes:
-        name: Anything that `open_data` accepts.
-        core: Keep users and items with so many events (k-core); None keeps all.
-        protocols: A table for each; by default the protocol of the study.
-        published: Published figures of models by name.
-        copy: How the data differs from the published data: it then has no published figures.
-        max_seconds: Processor time of a fit, the same for all models; None sets no limit.
-    """
-
-    name: str
-    core: int | None = None
-    protocols: list[str] = field(default_factory=list)
-    published: dict[str, dict[str, float]] = field(default_factory=dict)
-    copy: str = ""
-    max_seconds: float | None = None
+    name: str  # anything that `open_data` accepts
+    core: int | None = None  # keep users and items with so many events (k-core)
+    protocols: list[str] = field(default_factory=list)  # tables; by default that of the study
+    published: dict[str, dict[str, float]] = field(default_factory=dict)  # figures by model
+    copy: str = ""  # how the data differs from the published data, which rules out figures
+    max_seconds: float | None = None  # processor time of a fit, the same for all models
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -79,48 +65,38 @@ class DatasetPlan:
 class ModelPlan:
     """One model of a study, with settings to choose from on validation data.
 
-    Attributes:
-        name: Name in the registry.
-        label: Name in the table; by default `name`.
-        preset: Name of a preset of the model.
-        config: TOML file of `transcf tune`. With a budget, `preset` and `config` replace the
-            defaults and may be searched; `params` are fixed.
-        params: Parameters; "none" in place of a number means None.
-        grid: Values by parameter; all combinations are tried.
-        budget: Anything that `Budget.of` accepts; by default that of the study.
-        times: Whether a budget may try weights of events and the trend.
-        protocols: Only in tables of these protocols; by default in all.
-        datasets: Only in tables of these datasets; by default in all.
+    With a budget, settings of `preset` and `config` replace the defaults and may be searched;
+    `params` are fixed.
     """
 
-    name: str
-    label: str = ""
+    name: str  # in the registry
+    label: str = ""  # name in the table; by default `name`
     preset: str | None = None
-    config: str | None = None
+    config: str | None = None  # TOML file of `transcf tune`
     params: dict[str, Any] = field(default_factory=dict)
-    grid: dict[str, list[Any]] = field(default_factory=dict)
-    budget: Any = None
-    times: bool = False
-    protocols: list[str] = field(default_factory=list)
-    datasets: list[str] = field(default_factory=list)
+    grid: dict[str, list[Any]] = field(default_factory=dict)  # "none" in place of a number: None
+    budget: Any = None  # anything that `Budget.of` accepts; by default that of the study
+    times: bool = False  # whether a budget may try weights of events and the trend
+    protocols: list[str] = field(default_factory=list)  # only in these tables; by default in all
+    datasets: list[str] = field(default_factory=list)  # the same
 
     def __post_init__(self) -> None:
         """Check the values; parameters are checked by the model."""
-        title = self.title
-        if "," in title:
+        if "," in self.title:
             raise ParameterError(
-                f"The study calls a model {title!r}: leave the comma out, since --models takes "
-                "names with commas between them."
+                f"The study calls a model {self.title!r}: leave the comma out, since --models "
+                "takes names with commas between them."
             )
         for name, values in self.grid.items():
             if not isinstance(values, list) or not values:
                 raise ParameterError(
-                    f"The study has grid.{name} = {values!r} for {title}: give a list of values."
+                    f"The study has grid.{name} = {values!r} for {self.title}: give a list of "
+                    "values."
                 )
         if self.grid and (self.budget or self.times):
             raise ParameterError(
-                f"The study has a grid for {title} and a budget or times: give the one or the "
-                "other."
+                f"The study has a grid for {self.title} and a budget or times: give the one or "
+                "the other."
             )
         Budget.of("none" if self.budget is None else self.budget)
         _check_protocols(self.protocols)
@@ -130,11 +106,25 @@ class ModelPlan:
         """Name in the table."""
         return self.label or self.name + (" + time" if self.times else "")
 
-    def choices(self) -> list[dict[str, Any]]:
-        """Return every combination of the grid."""
-        return [
-            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
-        ]
+    def candidate(self, dataset: str, budget: Any) -> Candidate:
+        """Return the candidate for a dataset; `budget` is that of the study."""
+        model, params = current(self.name, dict(self.params))
+        named = {} if self.preset is None else preset_of(model, self.preset, dataset)
+        named |= {} if self.config is None else Config.read(self.config, model).params
+        rules = model_class(model)._rules()
+        budget = budget if self.budget is None else self.budget
+        if budget is not None and not self.grid:
+            # Some models use times by default.
+            uses_times = self.times or "recency" not in rules
+            untimed = {} if uses_times else {"recency": 0.0, "trend": 0.0}
+            candidate = Candidate(self.title, model, untimed | params)
+            return candidate.within(budget, self.times, named).checked()
+        grid = {
+            # TOML has no null.
+            name: [None if v == "none" and isinstance(rules.get(name), Number) else v for v in some]
+            for name, some in self.grid.items()
+        }
+        return Candidate(self.title, model, named | params, _combinations(grid)).checked()
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,7 @@ class Study:
 
     def __post_init__(self) -> None:
         """Check all but the parameters of models before anything is run."""
-        protocol_named(self.protocol)
+        _check_protocols([self.protocol])
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
@@ -253,25 +243,24 @@ class Study:
         return cls(**{**content, **lists, "datasets": tuple(datasets), "models": tuple(models)})
 
 
+def _combinations(grid: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
 def _swept(entry: Any) -> list[Any]:
     """Return an entry for every combination of the values of `sweep`, if there is one."""
     if not isinstance(entry, dict) or "sweep" not in entry:
         return [entry]
     sweep, rest = entry["sweep"], {key: entry[key] for key in entry if key != "sweep"}
-    if not isinstance(sweep, dict) or not all(
-        isinstance(values, list) for values in sweep.values()
-    ):
+    if not isinstance(sweep, dict) or not all(isinstance(some, list) for some in sweep.values()):
         raise ParameterError(
             f"The study has sweep = {sweep!r}: give lists of values, such as {{ dim = [32, 64] }}."
         )
     lines = []
-    for values in product(*sweep.values()):
-        own = dict(zip(sweep, values, strict=True))
-        label = " ".join(f"{name}={value}" for name, value in own.items())
-        params = {**rest.get("params", {}), **own}
-        lines.append(
-            {**rest, "params": params, "label": f"{rest.get('label', '')} {label}".strip()}
-        )
+    for own in _combinations(sweep):
+        values = " ".join(f"{name}={value}" for name, value in own.items())
+        label = f"{rest.get('label', '')} {values}".strip()
+        lines.append({**rest, "params": {**rest.get("params", {}), **own}, "label": label})
     return lines
 
 
@@ -304,11 +293,11 @@ _KINDS: dict[Any, str] = {
 def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
     """Raise an error for the first key that is missing, unknown or of a wrong type."""
     known, hints = fields(cast("Any", plan)), get_type_hints(plan)
-    needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     form = "`transcf study` shows the form"
-    for name in needed:
-        if name not in content:
-            raise ParameterError(f"{what} has no {name}: add it; {form}.")
+    for one in known:
+        is_needed = one.default is MISSING and one.default_factory is MISSING
+        if is_needed and one.name not in content:
+            raise ParameterError(f"{what} has no {one.name}: add it; {form}.")
     for name, value in content.items():
         if name not in hints:
             names = ", ".join(f.name for f in known)
@@ -328,9 +317,8 @@ def _named(
             raise ParameterError(
                 f"The study has no {kind} {name!r}; it has: {', '.join(dict.fromkeys(names))}."
             )
-    return tuple(
-        plan for plan, name in zip(plans, names, strict=True) if asked is None or name in asked
-    )
+    named = zip(plans, names, strict=True)
+    return tuple(plan for plan, name in named if asked is None or name in asked)
 
 
 def available_studies() -> tuple[str, ...]:
@@ -349,12 +337,7 @@ def _studies() -> dict[str, Traversable]:
 
 
 def load_study(name: str | Path) -> Study:
-    """Read a study by its name or from a TOML file.
-
-    Example:
-        >>> load_study("paper-core").seeds
-        5
-    """
+    """Read a study by its name or from a TOML file."""
     if Path(name).is_file():
         text = Path(name).read_bytes()
     elif (found := _studies().get(str(name))) is not None:
@@ -375,12 +358,11 @@ def study_workers(
     study: Study, store: Store | None, jobs: int = 1, cluster: WorkerCluster | None = None
 ) -> AbstractContextManager[None]:
     """Let other processes compute runs of a study inside the block (`shared_work`)."""
-    return shared_work(_run_quietly, study, store, jobs, cluster)
+    return shared_work(_run_with, study, store, jobs, cluster)
 
 
-def _run_quietly(study: Study, store: Store) -> None:
-    for _ in run_study(study, store=store):
-        pass
+def _run_with(study: Study, store: Store) -> None:
+    run_study(study, store=store)
 
 
 def run_study(
@@ -388,30 +370,21 @@ def run_study(
     on_progress: OnProgress = lambda text: None,
     track: Track = iter,
     store: Store | None = None,
-    on_result: Callable[[Comparison], None] = lambda comparison: None,
-) -> Iterator[Comparison]:
-    """Run a study, dataset by dataset and protocol by protocol.
+    on_result: Callable[[list[Comparison]], None] = lambda found: None,
+) -> list[Comparison]:
+    """Run a study: a table for each dataset and protocol, in order.
 
-    Errors of models are recorded. After an interruption, the results so far are returned. Several
-    processes may run the same study with the same `store` at a time.
-
-    Args:
-        study: What to compare.
-        on_progress: Called with one line of text at every step.
-        track: Yields the models of a table and counts them.
-        store: The run cache; None runs everything.
-        on_result: Called with the table so far after each finished model.
-
-    Raises:
-        ParameterError: A model, a preset or a parameter does not exist or is not allowed; before
-            anything is run.
+    `on_progress` is called with one line of text at every step; other arguments, errors of models
+    and interruptions are as for `run_tables`. Several processes may run the same study with the
+    same `store` at a time. A model, preset or parameter that is not allowed is a `ParameterError`
+    before anything is run.
     """
     metric = study.paired_tests or study.metrics[0]
     tables = [
         TablePlan(
             dataset.name,
-            [_candidate(plan, dataset, study.budget) for plan in study.under(protocol, dataset)],
-            partial(_experiment, study, dataset, protocol, on_progress, store),
+            [plan.candidate(dataset.name, study.budget) for plan in study.under(protocol, dataset)],
+            partial(_open, study, dataset, protocol, on_progress, store),
             metric,
             study.about(dataset, protocol),
         )
@@ -420,7 +393,7 @@ def run_study(
     return run_tables(tables, track, on_result)
 
 
-def _experiment(
+def _open(
     study: Study,
     dataset: DatasetPlan,
     protocol: str,
@@ -428,9 +401,13 @@ def _experiment(
     store: Store | None,
 ) -> Experiment:
     """Open the data of a table."""
-    options: dict[str, Any] = {"k": study.lengths(), "beyond": study.beyond}
-    options |= {"subset": study.subset, "max_seconds": dataset.max_seconds}
-    config = EvalConfig(protocol, **options)
+    config = EvalConfig(
+        protocol,
+        subset=study.subset,
+        k=study.lengths(),
+        beyond=study.beyond,
+        max_seconds=dataset.max_seconds,
+    )
     title = f"{dataset.name} ({protocol})"
     filtered = "" if dataset.core is None else f", {dataset.core}-core"
     return Experiment(
@@ -441,30 +418,6 @@ def _experiment(
         store=store,
         dataset=dataset.name + filtered,
     )
-
-
-def _candidate(plan: ModelPlan, dataset: DatasetPlan, budget: Any) -> Candidate:
-    model, params = current(plan.name, dict(plan.params))
-    named = {} if plan.preset is None else preset_of(model, plan.preset, dataset.name)
-    named |= {} if plan.config is None else Config.read(plan.config, model).params
-    rules = model_class(model)._rules()
-    budget = budget if plan.budget is None else plan.budget
-    if budget is not None and not plan.grid:
-        # Some models use times by default.
-        uses_times = plan.times or "recency" not in rules
-        untimed = {} if uses_times else {"recency": 0.0, "trend": 0.0}
-        candidate = Candidate(plan.title, model, untimed | params)
-        return candidate.within(budget, plan.times, named).checked()
-    choices = [
-        {name: _value(value, rules.get(name)) for name, value in choice.items()}
-        for choice in plan.choices()
-    ]
-    return Candidate(plan.title, model, named | params, choices).checked()
-
-
-def _value(value: Any, rule: Rule | None) -> Any:
-    """Read "none" as None for a number: TOML has no null."""
-    return None if value == "none" and isinstance(rule, Number) else value
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:

@@ -45,10 +45,6 @@ class TrialStudy:
 
     `search` proposes settings and receives every finished trial; `about` is everything that results
     depend on; without `storage` trials are kept in memory; `on_trial` is called after each trial.
-
-    Raises:
-        ParameterError: The database has a study of that name about something else.
-        DataError: The database cannot be opened.
     """
 
     def __init__(
@@ -94,8 +90,7 @@ class TrialStudy:
     def start(self) -> tuple[int, dict[str, Any]] | None:
         """Start a trial with a queued setting, or else with a new one.
 
-        Returns:
-            Number and setting of the trial; None if no further trial can be started now.
+        Returns its number and setting; None if no further trial can be started now.
         """
         with quiet_optuna():
             while True:
@@ -167,7 +162,6 @@ class TrialStudy:
 
     def _trials(self) -> list[FrozenTrial]:
         trials = self._study.get_trials(deepcopy=False)
-        self._count = len(trials)
         return [one for one in trials if _SETTING in one.user_attrs]
 
     def _beat(self) -> None:
@@ -182,8 +176,6 @@ class TrialStudy:
 
     def _is_taken(self, number: int, setting: Mapping[str, Any]) -> bool:
         """Whether an earlier trial has the setting: two processes may ask at the same time."""
-        if number == self._count:
-            return False  # no trial was added since the search proposed the setting
         taken = [
             self._search.key(one.user_attrs[_SETTING])
             for one in self._trials()

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from transcf import __version__
@@ -20,18 +21,12 @@ from transcf.data.splitters import split_log, usual_protocol
 from transcf.errors import MissingExtraError, ParameterError, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.experiment import Candidate, process_pool
+from transcf.experiments.experiment import Candidate
 from transcf.experiments.run import fit_and_validate
-from transcf.experiments.search import (
-    Budget,
-    Search,
-    Trial,
-    import_optuna,
-    memory_study,
-    to_frozen,
-)
+from transcf.experiments.search import Budget, Search, Trial, import_optuna
 from transcf.experiments.store import POLL_SECONDS, Store
 from transcf.experiments.tune_result import Tuning
+from transcf.experiments.workers import process_pool
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
 from transcf.models.registry import current
@@ -53,24 +48,16 @@ _worker: dict[str, Objective] = {}
 
 @dataclass(frozen=True)
 class Objective:
-    """The validation metric of a model for one setting.
-
-    Attributes:
-        model: Name in the registry.
-        params: Parameters of all trials.
-        split: The data; its test part is not used.
-        store: Cache of finished runs, or None.
-        dataset: Name of the data in the cache.
-    """
+    """The validation metric of a model for one setting."""
 
     model: str
-    params: Mapping[str, Any]
-    split: Split = field(repr=False)
+    params: Mapping[str, Any]  # of all trials
+    split: Split = field(repr=False)  # its test part is not used
     metric: str = "NDCG@10"
     protocol: str | None = None
     seed: int = 0
     store: Store | None = None
-    dataset: str = ""
+    dataset: str = ""  # name of the data in the cache
 
     @cached_property
     def validation(self) -> Validation:
@@ -87,11 +74,17 @@ class Objective:
         A model with epochs is pruned if its best metric is below the median of `completed` trials
         at the same epoch; None disables pruning. Invalid parameters and missing extras raise.
         """
-        from optuna import TrialPruned
-
         model = self.make(setting)
         curve: dict[int, float] = {}
-        on_epoch = _follow(curve, completed) if model._has_epochs() else None
+
+        def on_epoch(epoch: Epoch[Any]) -> None:
+            if epoch.metric is None or epoch.number <= max(curve, default=0):
+                return  # not validated, or reported before
+            curve[epoch.number] = epoch.metric
+            if _is_below_median(curve, completed or ()):
+                raise _PrunedError
+
+        options = FitOptions(progress=False, on_epoch=on_epoch if model._has_epochs() else None)
         started = time.perf_counter()
         try:
             result = fit_and_validate(
@@ -99,50 +92,38 @@ class Objective:
                 self.split.train,
                 self.validation,
                 self.store,
-                start_fit=lambda _: FitOptions(progress=False, on_epoch=on_epoch),
+                start_fit=lambda _: options,
                 about={"dataset": self.dataset, "model": self.model},
                 wait=True,
             )
-        except TrialPruned:
+        except _PrunedError:
             seconds = round(time.perf_counter() - started, 3)
             return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
         return Trial.of(setting, result)
 
 
-def _follow(curve: dict[int, float], completed: Completed) -> Callable[[Epoch[Any]], None]:
-    """Return a callback that records the metric of each epoch and prunes by Optuna's median."""
-    import optuna
+class _PrunedError(Exception):
+    """A trial was stopped early."""
 
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=_MIN_TRIALS, n_min_trials=_MIN_TRIALS)
-    finished = [to_frozen(trial, {}, {}) for trial in completed or ()]
-    trial = memory_study(finished, pruner=pruner).ask() if finished else None
 
-    def on_epoch(epoch: Epoch[Any]) -> None:
-        if epoch.metric is None or epoch.number <= max(curve, default=0):
-            return  # not validated, or reported before
-        curve[epoch.number] = epoch.metric
-        if trial is not None:
-            trial.report(epoch.metric, epoch.number)
-            if len(curve) >= _MIN_EPOCHS and trial.should_prune():
-                raise optuna.TrialPruned
-
-    return on_epoch
+def _is_below_median(curve: Mapping[int, float], completed: Collection[Trial]) -> bool:
+    """Apply the rule of Optuna's `MedianPruner`, which works with its own trials alone."""
+    last = max(curve)
+    others = [trial.curve[last] for trial in completed if last in trial.curve]
+    if len(others) < _MIN_TRIALS or len(curve) < _MIN_EPOCHS:
+        return False
+    return max(curve.values()) < median(others)
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Workers that run one trial each.
+    """Workers that run one trial each."""
 
-    Attributes:
-        size: Number of workers.
-        submit: Starts a trial, given a setting and completed trials. The future's result is a
-            `Trial`, or the message of an error that ends the search.
-        lost: Exceptions of the future if the worker was killed.
-    """
-
-    size: int
+    size: int  # number of workers
+    #: Starts a trial, given a setting and completed trials. The future's result is a `Trial`, or
+    #: the message of an error that ends the search.
     submit: Callable[[Mapping[str, Any], Completed], Future[Any]]
-    lost: tuple[type[Exception], ...] = ()
+    lost: tuple[type[Exception], ...] = ()  # exceptions of the future if the worker was killed
 
 
 class Cluster(Protocol):
@@ -179,21 +160,18 @@ def _processes(objective: Objective, jobs: int) -> Iterator[Workers]:
 
     Each process is a pool of its own, so that a killed one fails only its own trial.
     """
-    with ExitStack() as pools:
-        threads = max(1, thread_count() // jobs)
-
-        def start() -> Any:
-            return pools.enter_context(process_pool(1, threads, _set_objective, objective))
-
-        slots = [start() for _ in range(jobs)]
-        futures: list[Future[Any] | None] = [None] * jobs
+    threads = max(1, thread_count() // jobs)
+    pools: list[Any] = [None] * jobs
+    futures: list[Future[Any] | None] = [None] * jobs
+    with ExitStack() as opened:
 
         def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
             slot = next(n for n, last in enumerate(futures) if last is None or last.done())
             last = futures[slot]
-            if last is not None and isinstance(last.exception(), BrokenExecutor):
-                slots[slot] = start()
-            future: Future[Any] = slots[slot].submit(_run_trial, threads, dict(setting), completed)
+            if last is None or isinstance(last.exception(), BrokenExecutor):
+                pool = process_pool(1, threads, _set_objective, objective)
+                pools[slot] = opened.enter_context(pool)
+            future: Future[Any] = pools[slot].submit(_run_trial, threads, dict(setting), completed)
             futures[slot] = future
             return future
 
@@ -254,8 +232,7 @@ def tune(
         model: Name of the model, as in `available()`.
         trials: Number of trials, including those in `storage`.
         metric: Validation metric, such as "NDCG@10"; by default that of the protocol.
-        protocol: As for `evaluate`; by default "temporal" if the log has timestamps, else
-            "leave-last-out".
+        protocol: As for `evaluate`.
         sampler: "tpe" (learns from earlier trials), "random" or "grid".
         space: Search space: "default", or "paper" for the grid of TransCF's paper.
         params: Parameters of all trials; they are not searched.
@@ -264,7 +241,6 @@ def tune(
         jobs: Trials to run at the same time, in processes that share the threads. The result of a
             trial does not depend on it, but TPE and pruning know fewer trials.
         cluster: Run trials on a cluster instead, such as `transcf.distributed.Cluster(workers=4)`.
-            Only this process uses `storage`.
         minutes: Start no trial after this time.
         prune: Stop trials whose metric is below the median of earlier trials at the same epoch.
         storage: SQLite file or database URL for the trials; None keeps them in memory. A search
@@ -288,7 +264,11 @@ def tune(
     import_optuna("Tuning")
     from transcf.experiments.trials import TrialStudy
 
-    _check_numbers(jobs, minutes)
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ParameterError(f"jobs={shown(jobs)} is not allowed; it must be a number from 1 on.")
+    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
+    if minutes is not None and not (is_number and minutes > 0):
+        raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")
     if cluster is not None and jobs > 1:
         raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
     budget = Budget(trials, sampler, space)
@@ -380,11 +360,3 @@ def _about(objective: Objective, budget: Budget) -> dict[str, Any]:
         "version": __version__,
         "format": 2,
     }
-
-
-def _check_numbers(jobs: Any, minutes: Any) -> None:
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ParameterError(f"jobs={shown(jobs)} is not allowed; it must be a number from 1 on.")
-    is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
-    if minutes is not None and not (is_number and minutes > 0):
-        raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")

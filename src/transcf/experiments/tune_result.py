@@ -61,11 +61,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The first trial with the best metric.
-
-        Raises:
-            TransCFError: No trial is complete.
-        """
+        """The first trial with the best metric; a `TransCFError` says that none is complete."""
         done = [trial for trial in self.trials if trial.state == "complete"]
         if not done:
             failed = [trial.reason for trial in self.trials if trial.state == "failed"]
@@ -180,26 +176,16 @@ def check_plots(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Config:
-    """A model with its settings.
+    """A model with its settings."""
 
-    Attributes:
-        model: Name in the registry.
-        params: Parameters that are set.
-        found: How they were found; for information only.
-    """
-
-    model: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    model: str  # name in the registry
+    params: Mapping[str, Any] = field(default_factory=dict)  # parameters that are set
+    #: How they were found; for information only.
     found: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path, model: str | None = None) -> Self:
-        """Read a TOML file; `model` is the expected model, if any.
-
-        Raises:
-            ParameterError: The file is missing or malformed, a parameter is not allowed, or the
-                settings are those of another model.
-        """
+        """Read a TOML file; `model` is the expected model, if any."""
         file = path_of(path)
         if not file.is_file():
             raise ParameterError(f"There is no file {path}: `transcf tune --out {path}` writes it.")
@@ -231,17 +217,7 @@ class Config:
         return cls(name, params, content.get("found", {}))
 
     def to_toml(self) -> str:
-        """Return the text of the file.
-
-        Example:
-            >>> print(Config("ease", {"regularization": 50.0}).to_toml())
-            [model]
-            name = "ease"
-            <BLANKLINE>
-            [model.params]
-            regularization = 50.0
-            <BLANKLINE>
-        """
+        """Return the text of the file."""
         tables = {"model": {"name": self.model}, "model.params": self.params}
         tables |= {"found": self.found} if self.found else {}
         return "\n".join(

@@ -39,7 +39,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -49,11 +49,14 @@ from transcf.data.atomic import atomic_write_dir, is_taken
 from transcf.data.csr import Csr, Histories
 from transcf.data.files import path_of
 from transcf.data.ids import IdMap, Rows
+from transcf.data.json_text import from_json, misfit
 from transcf.data.parquet_check import damage_of
-from transcf.errors import ModelFileError, ParameterError
-from transcf.io import model_json, tensors
-from transcf.io.model_json import About, model_card
+from transcf.data.readers import Reading
+from transcf.errors import ModelFileError, ParameterError, shown
+from transcf.io import tensors
 from transcf.parallel import check_unforked
+
+About: TypeAlias = dict[str, Any]
 
 #: From this size on arrays are mapped unless the caller says otherwise; smaller ones are copied.
 LARGE_BYTES = 256 * 2**20
@@ -66,10 +69,45 @@ _USERS_AT_ONCE = 1 << 16
 #: How a version is numbered.
 NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
+#: The description of a model.
+NAME = "model.json"
+_FORMAT, VERSION = "transcf-model", 3
+#: The oldest format that is read; models of it may have other names, see `models.aliases`.
+_OLDEST = 2
+#: A larger description is not read.
+_LARGEST_TEXT = 64 * 2**20
 _CARD = "README.md"
 _TENSORS = "model.safetensors"
 _USERS, _ITEMS, _SEEN = "users.parquet", "items.parquet", "seen.parquet"
 _CHECKED = (_TENSORS, _USERS, _ITEMS, _SEEN)
+_REMEDY = "restore the folder from a copy or fit again"
+
+#: Types of the training report; models add values of their own, which are not checked.
+_REPORT = {
+    "users": int,
+    "items": int,
+    "interactions": int,
+    "seconds": float,
+    "ending": NotRequired[str],
+    "dataset": NotRequired[str | list[str]],
+    "reading": NotRequired[Reading],
+    "protocol": NotRequired[str],
+    "split": NotRequired[str],
+    "split_seed": NotRequired[int],
+    "held_out": NotRequired[bool],
+    "fitted_on": NotRequired[str],
+    "events_after": NotRequired[int],
+}
+_CONTENT = {
+    "library": str,
+    "class": str,
+    "params": dict[str, Any],
+    "report": _REPORT,
+    "timed": bool,
+    "best_epoch": int | None,
+    "additions": int,
+    "files": {name: {"bytes": int, "sha256": list[str]} for name in _CHECKED},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +138,7 @@ class StoredModel:
     best_epoch: int | None
     additions: int
     arrays: tensors.Arrays
-    version: int = model_json.VERSION
+    version: int = VERSION
 
 
 def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -119,7 +157,7 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
         _seen_table(model).write_parquet(place / _SEEN)
         about = _describe(model, place)
         text = json.dumps(about, indent=2) + "\n"
-        (place / model_json.NAME).write_text(text, encoding="utf-8")
+        (place / NAME).write_text(text, encoding="utf-8")
         (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
     return path_of(folder)
 
@@ -168,7 +206,7 @@ def _unreadable(path: Path, error: OSError) -> ModelFileError:
 
 
 def _read(folder: Path, mapped: bool | None) -> StoredModel:
-    about = model_json.read_about(folder / model_json.NAME, _CHECKED)
+    about = _read_about(folder / NAME)
     contents = {name: _content(folder / name, about["files"][name], mapped) for name in _CHECKED}
     users, items = (_read_ids(folder / name, contents[name]) for name in (_USERS, _ITEMS))
     seen, histories = _read_seen(folder / _SEEN, contents[_SEEN], len(users), len(items))
@@ -187,6 +225,50 @@ def _read(folder: Path, mapped: bool | None) -> StoredModel:
         arrays=tensors.parse(folder / _TENSORS, contents[_TENSORS])[1],
         version=about["version"],
     )
+
+
+def _read_about(path: Path) -> About:
+    """Read and check `model.json`: its own checksum, names and types; models check values."""
+    folder, altered = path.parent, f"{path} was altered after it was saved: {_REMEDY}."
+    if not path.is_file():
+        raise ModelFileError(f"{folder} is not a saved model: it has no {NAME}.")
+    try:
+        if path.stat().st_size > _LARGEST_TEXT:
+            raise ValueError("too large")
+        about = from_json(path.read_bytes())
+        if not isinstance(about, dict) or about.get("format") != _FORMAT:
+            raise ModelFileError(f"{path} does not describe a model of this library.")
+        version = about.get("version")
+        if type(version) is not int or version < 1:
+            raise ModelFileError(altered)
+        if not _OLDEST <= version <= VERSION:
+            remedy = "install a newer transcf" if version > VERSION else "fit again"
+            raise ModelFileError(
+                f"{folder} was written in format {version} and this library reads {_OLDEST} to "
+                f"{VERSION}: {remedy}."
+            )
+        if about.get("sha256") != _own_checksum(about):
+            raise ModelFileError(altered)
+    except ValueError as error:
+        raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
+    if (wrong := _wrong_part(about)) is not None:
+        raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
+    return about
+
+
+def _own_checksum(about: About) -> str:
+    content = {key: value for key, value in about.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _wrong_part(about: About) -> str | None:
+    """Return the name of the first part with a wrong type or value, None if there is none."""
+    wrong = misfit(about, _CONTENT)
+    if wrong is None and about["additions"] < 0:
+        return "additions"
+    if wrong is None and about["best_epoch"] is not None and about["best_epoch"] < 1:
+        return "best_epoch"
+    return wrong
 
 
 def _content(path: Path, entry: dict[str, Any], mapped: bool | None) -> tensors.Bytes:
@@ -230,8 +312,8 @@ def _describe(model: StoredModel, place: Path) -> About:
     """Make the content of `model.json`, JSON values only."""
     written = {name: np.memmap(place / name, np.uint8, "r") for name in _CHECKED}
     about: About = {
-        "format": model_json.FORMAT,
-        "version": model_json.VERSION,
+        "format": _FORMAT,
+        "version": VERSION,
         "library": __version__,
         "class": model.kind,
         "params": model.params,
@@ -246,14 +328,60 @@ def _describe(model: StoredModel, place: Path) -> About:
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
-        if (wrong := model_json.wrong_part(about, _CHECKED)) is not None:
+        if (wrong := _wrong_part(about)) is not None:
             raise ValueError(f"{wrong} has another type")
     except (ValueError, TypeError) as error:
         raise ParameterError(
             f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
             f"and lists ({error})."
         ) from error
-    return model_json.signed(about)
+    return {**about, "sha256": _own_checksum(about)}
+
+
+def model_card(summary: str, about: About, users: IdMap) -> str:
+    """Return the model card in Markdown: what the model is, how it was fitted, how to use it."""
+    size = sum(entry["bytes"] for entry in about["files"].values())
+    facts = {
+        key: value
+        for key, value in about["report"].items()
+        if not isinstance(value, list) and key != "auto"  # a long report of its own
+    }
+    return f"""# {about["class"]}
+
+{summary}
+
+A recommender saved by transcf {about["library"]}, {size / 2**20:,.1f} MiB.
+
+## Hyper-parameters
+
+{_table(about["params"])}
+
+## Training
+
+{_table(facts)}
+
+## Use
+
+```python
+import transcf
+
+model = transcf.load("path/to/this/folder")
+model.recommend({users.series[0]!r}, k=10)
+```
+
+## What is in the folder
+
+Learned arrays (`model.safetensors`), settings and checksums (`model.json`), the ids of
+users and items, and the training interactions (`seen.parquet`, so that items that a user
+already has are not recommended). The ids and interactions of the training users are
+personal data if they were so in the source: treat the folder accordingly.
+"""
+
+
+def _table(values: dict[str, Any]) -> str:
+    if not values:
+        return "None."
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | `{v}` |" for k, v in values.items())])
 
 
 def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
@@ -269,13 +397,11 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
     if target.is_symlink() or not target.is_dir():
         raise ModelFileError(f"{target} is not a folder: choose another place for the model.")
     present = {path.name for path in target.iterdir()}
-    others = present - {model_json.NAME, _CARD, *_CHECKED}
-    if present and model_json.NAME not in present:
-        others = others or present
-    if others:
+    others = present - {NAME, _CARD, *_CHECKED}
+    if others or (present and NAME not in present):
         raise ModelFileError(
-            f"{target} holds other files (such as {min(others)}): choose another folder for the "
-            "model, or empty this one."
+            f"{target} holds other files (such as {min(others or present)}): choose another folder "
+            "for the model, or empty this one."
         )
     if present and not overwrite:
         raise ModelFileError(

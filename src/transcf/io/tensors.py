@@ -42,13 +42,8 @@ def write(path: Path, arrays: Arrays, about: str = "") -> None:
     save_file(whole, path, metadata={_ABOUT: about} if about else None)
 
 
-def read(path: Path) -> Arrays:
-    """Return the arrays, read-only, in a copy of the file."""
-    return read_with_about(path)[1]
-
-
 def read_with_about(path: Path) -> tuple[str, Arrays]:
-    """Return the text that is stored with the arrays, and the arrays as `read` does."""
+    """Return the text that is stored with the arrays, and the arrays, read-only, in a copy."""
     return parse(path, np.fromfile(path, np.uint8))
 
 

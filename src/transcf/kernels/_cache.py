@@ -19,20 +19,24 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
+import filelock
 import llvmlite
 import numba
 from llvmlite import binding
 from numba.core import caching, event
+from numba.core.compiler_lock import global_compiler_lock
 
 from transcf import __version__
 from transcf.interrupts import remove_folder, temporary
 from transcf.user_cache import user_cache
+
+from . import compiling
 
 #: Folders that are kept; those that were not used for the longest time are removed.
 MOST_FOLDERS = 8
@@ -163,8 +167,21 @@ class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
             unfinished.replace(target)
 
 
+#: Whether this process compiles for another one (`ahead`).
+is_helping = False
+#: Seconds to wait for a kernel that another process compiles.
+_PATIENCE = 120.0
+
+
+class BusyError(BaseException):
+    """Another process compiles what this one, which only helps, was about to compile."""
+
+
 class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
-    """What is kept of one function. A file that cannot be read or written is not an error."""
+    """What is kept of one function. A file that cannot be read or written is not an error.
+
+    What is missing is compiled by one process at a time, which holds a lock meanwhile.
+    """
 
     def __init__(self, function: Any, folder: Path) -> None:
         locator = type("Locator", (), {"from_function": lambda *_: _Locator(folder, function)})
@@ -172,6 +189,56 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
         self._impl_class = type("Files", (caching.CompileResultCacheImpl,), implementation)
         super().__init__(function)
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, "")
+        self._claim: ExitStack | None = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what is kept, or None if the caller has to compile it."""
+        found = super().load_overload(sig, target_context)
+        if found is None and self._claim is None and self._claimed():
+            found = super().load_overload(sig, target_context)
+            if found is not None:
+                self.release()
+        return found
+
+    def _claimed(self) -> bool:
+        """Wait until no other process compiles the function; whether this one may from now on."""
+        claim = filelock.FileLock(f"{self._cache_file._index_path}.lock")
+        try:
+            claim.acquire(timeout=0)
+        except (OSError, NotImplementedError) as error:
+            if not isinstance(error, filelock.Timeout):
+                return False  # this file system has no locks
+            if is_helping:
+                raise BusyError from None
+            compiling.note_start()
+            try:
+                claim.acquire(timeout=_PATIENCE, poll_interval=0.01)
+            except filelock.Timeout:
+                return False
+            finally:
+                compiling.note_end()
+        self._claim = ExitStack()
+        self._claim.callback(claim.release)
+        self._claim.enter_context(temporary(lambda: Path(claim.lock_file), _remove_lock))
+        return True
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled."""
+        try:
+            super().save_overload(sig, data)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let other processes compile the function."""
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            claim.close()
+
+    def has(self, types: tuple[Any, ...] | None, codegen: Any) -> bool:
+        """Whether there is machine code for arguments of these types, or of any."""
+        kept = self._cache_file._load_index()
+        return bool(kept) if types is None else self._index_key(types, codegen) in kept
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
@@ -182,6 +249,32 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
                 f"A compiled kernel in {self._cache_path} cannot be read or written: {error!r}.",
                 stacklevel=2,
             )
+
+
+def _remove_lock(path: Path) -> None:
+    """Remove the file of a lock while it is held; who waited for it then finds the machine code."""
+    with suppress(OSError):  # Windows keeps files that are open
+        path.unlink()
+
+
+def is_missing(kernel: Any, types: tuple[Any, ...] | None = None) -> bool:
+    """Whether machine code for arguments of these types, or of any, is not on disk but could be."""
+    with global_compiler_lock:  # chooses the folder
+        cache = kernel._cache
+    return isinstance(cache, _FunctionCache) and not cache.has(types, kernel.targetctx.codegen())
+
+
+class _Failures(event.Listener):  # type: ignore[misc]
+    """Releases the lock of a function that could not be compiled."""
+
+    def on_start(self, event: Any) -> None:
+        """Nothing to do."""
+
+    def on_end(self, event: Any) -> None:
+        """Let other processes try."""
+        dispatcher, types = event.data["dispatcher"], tuple(event.data["args"])
+        if types not in dispatcher.overloads and isinstance(dispatcher._cache, _FunctionCache):
+            dispatcher._cache.release()
 
 
 class Keeper(event.Listener):  # type: ignore[misc]
@@ -196,6 +289,7 @@ class Keeper(event.Listener):  # type: ignore[misc]
         self._kept, self._waiting = list[Any](), list[Any]()
         self._lock = threading.Lock()
         event.register("numba:compiler_lock", self)
+        event.register("numba:compile", _Failures())
 
     def keep(self, dispatcher: Any) -> Any:
         """Keep what is compiled of a function; returns it."""

@@ -131,6 +131,11 @@ def compiled_strictly(function: Function) -> Function:
     return cast(Function, _keeper.keep(numba.njit(**_CALLED, error_model="numpy")(function)))
 
 
+def apart(function: Function) -> Function:
+    """Like `compiled`, for a function that kernels call by its address."""
+    return cast(Function, _keeper.keep(numba.njit(**_INNER, **_RELAXED)(function)))
+
+
 def inner(function: Function) -> Function:
     """Compile a function that only other kernels call, into these."""
     return cast(Function, numba.njit(**_INNER, **_LINKED, **_RELAXED)(function))

@@ -83,11 +83,7 @@ def draw_unseen(rows: Array, active: Array, state: np.uint64) -> tuple[np.uint64
 
 @compiled
 def choose_positives(weights: Array, count: int, start: float, places: Array) -> None:
-    """Choose which of a user's `count` items are positives, from a random start in [0, 1).
-
-    Without weights they are taken in turn. Otherwise they are evenly spaced points on a line of the
-    weights, so an event is taken as often as its share says, rounded up or down.
-    """
+    """Choose positives among a user's `count` items in turn, or evenly on a line of the weights."""
     if len(weights) == 0:
         for n in range(len(places)):
             places[n] = (int(start * count) + n) % count
@@ -209,18 +205,9 @@ def run_epoch(
 ) -> float:  # fmt: skip
     """Let every user of an epoch learn in turn; returns the sum of the losses.
 
-    Args:
-        rates: Settings.
-        vectors: Changed in place.
-        dim: Length of a padded row.
-        indptr: Items by user, CSR (int64).
-        indices: Items by user, ascending (int32).
-        active: Items that may be drawn (int32); each user lacks at least one of them.
-        visits: The users.
-        places: Memory for the positives of any user (int32).
-        scales: Scale of a history by its length, (longest + 1,), in the type of the vectors.
-        seed: Names the random streams, with `epoch` and the user.
-        epoch: Number of the epoch.
+    Items by user are ascending (int64 `indptr`, int32 `indices`). Every user lacks one of the
+    `active` items (int32). `places` is memory for the positives of any user (int32), and `scales`
+    has the scale of a history by its length, (longest + 1,), in the type of the vectors.
     """
     loss, one = 0.0, scales.dtype.type(1)
     working = np.zeros(4 * dim, scales.dtype)

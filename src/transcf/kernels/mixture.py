@@ -5,14 +5,18 @@ e_k = -tau |p_k|^2 - beta |a_u|^2 for event k of user u, and h_j = c_j - (tau + 
 
     s(u, j) = log sum_k w_k exp(v_k . b_j + e_k + h_j).
 
-E_kj, the exponentials for shared negatives j, are made once. Their sums F_k are all that targets
-need of them: the partition of target i is N_i + sum_k w_ik F_k, where w_ik says how much event k
-counts for it and w_ii = 0, so that a target is left out of its own history at no cost. Gradients go
-back the same way: E is multiplied once by the negatives and once by the events, scaled by row.
+E_kj = exp(v_k . b_j + e_k + h_j) for shared negatives j are computed once. Their sums over
+negatives F_k are all that targets need of them: the loss of target i is
+
+    log(N_i + sum_k w_ik F_k) - log N_i,    N_i = sum_k w_ik exp(v_k . b_i + e_k + h_i)
+
+where w_ik says how much event k counts for target i, and w_ii = 0 leaves a target out of its own
+history. Gradients go back the same way: E is multiplied once by the negatives and once by the
+events, scaled by row.
 
 Each shard of a batch writes to memory of its own, and updates its own users at the end, so that
-results do not depend on the thread that runs it. In names, a slope is a gradient of the loss, and
-`moved` is v.
+results do not depend on the thread that runs it. In names, a slope is a gradient of the loss,
+`moved` is v, an offset is e, and an item offset is h.
 """
 
 import math
@@ -22,7 +26,7 @@ import numpy as np
 
 from . import Array
 from .adam import AdamState, AdamStep, flat, move_row
-from .decorators import inlined, inner
+from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
 from .rows import add_scaled, clear, dot, prefetch_row
@@ -68,23 +72,27 @@ class Negatives(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Memory of a batch: rows for its events, and for each shard what it gives the negatives.
+    """Memory of a batch: rows for its events, and the gradients by negatives of each shard.
+
+    Several arrays hold values first and gradients later. Those with a slash are larger, or have
+    another meaning, without user vectors (`mixture_context`).
 
     Attributes:
-        moved: v, (n_events, width).
+        moved: v, (n_events, width) / 2 tau p and 2 beta A, (2 n_events, width).
         offsets: e, (n_events,).
         targets: b of the events' items, (n_events, width).
         item_offsets: h of them, then gradients by N, (n_events,).
-        tile: E, flat, (n_events * n_negatives,).
-        pairs: The same for events of one user, flat, (n_events * CHUNK,).
+        tile: E / E, H and S, flat, (n_events * n_negatives,) / three times as many.
+        pairs: The same for targets, flat, (n_events * CHUNK,) / (n_events * BAND,).
         sums: F, then gradients by e, (n_events,).
-        shares: G: gradients by F, (n_events,).
-        known: N of targets, then gradients by h, (n_events,).
+        sum_slopes: Gradients by F / ones, (n_events,).
+        target_offset_slopes: N of targets, then gradients by their h, (n_events,).
         rest: Partitions of targets without N, then gradients by them, (n_events,).
-        others: Gradients by e but for those through F, (n_events,).
+        others: Gradients by e but for those through F / offsets of positions, then gradients by
+            them, (n_events,).
         moved_slopes: Gradients by v, (n_events, width).
         target_slopes: Gradients by b of the events' items, (n_events, width).
-        scaled: (n_events, width), scratch.
+        scaled: Scratch, of the shape of `moved`.
         negative_slopes: Gradients by b of the negatives, (SHARDS, n_negatives, width).
         negative_offset_slopes: The same by h, (SHARDS, n_negatives).
     """
@@ -96,8 +104,8 @@ class Workspace(NamedTuple):
     tile: Array
     pairs: Array
     sums: Array
-    shares: Array
-    known: Array
+    sum_slopes: Array
+    target_offset_slopes: Array
     rest: Array
     others: Array
     moved_slopes: Array
@@ -123,7 +131,7 @@ class MixtureParams(NamedTuple):
     bias: AdamState
 
 
-@inner
+@apart
 def run_shard(
     config: ScoreConfig, batch: Batch, params: MixtureParams, negatives: Negatives, work: Workspace,
     shard: int, step: AdamStep,
@@ -145,18 +153,18 @@ def run_shard(
     _exponentials(cells, work.offsets, negatives.item_offsets, work.sums, start, last)
     for n in range(begin, stop):
         loss += _own_targets(config, batch, work, n)
-    scaled, shares = work.scaled[start:last], work.shares[start:last]
+    scaled, sum_slopes = work.scaled[start:last], work.sum_slopes[start:last]
     flat_scaled, flat_moved = scaled.reshape(-1), moved.reshape(-1)
     slopes = work.moved_slopes[start:last].reshape(-1)
     np.dot(tile, negatives.vectors, scaled)
     for r in range(rows):
-        add_scaled(slopes, r * width, flat_scaled, r * width, width, shares[r])
-        by = fill(shares[r])
+        add_scaled(slopes, r * width, flat_scaled, r * width, width, sum_slopes[r])
+        by = fill(sum_slopes[r])
         for k in range(r * width, (r + 1) * width, LANES):
             store(flat_scaled, k, by * load(flat_moved, k))
-        work.sums[start + r] = shares[r] * work.sums[start + r] + work.others[start + r]
+        work.sums[start + r] = sum_slopes[r] * work.sums[start + r] + work.others[start + r]
     np.dot(tile.T, scaled, work.negative_slopes[shard])
-    np.dot(tile.T, shares, work.negative_offset_slopes[shard])
+    np.dot(tile.T, sum_slopes, work.negative_offset_slopes[shard])
     _move_users(config, batch, params, work, begin, stop, step)
     return loss
 
@@ -228,7 +236,7 @@ def _own_targets(config: ScoreConfig, batch: Batch, work: Workspace, n: int) -> 
     begin, stop = batch.starts[n], batch.starts[n + 1]
     rows, loss = stop - begin, 0.0
     for r in range(begin, stop):
-        work.shares[r] = work.others[r] = 0
+        work.sum_slopes[r] = work.others[r] = 0
     for start in range(begin, stop, CHUNK):
         last = min(start + CHUNK, stop)
         size = last - start
@@ -243,19 +251,19 @@ def _own_targets(config: ScoreConfig, batch: Batch, work: Workspace, n: int) -> 
                 pairs[r, i] += work.offsets[begin + r] + work.item_offsets[start + i]
         for at in range(0, len(cells), LANES):
             store(cells, at, exp_lanes(load(cells, at)))
-        known, rest = work.known[start:last], work.rest[start:last]
-        _count(config, work.sums[begin:stop], pairs, known, rest, start - begin)
+        likelihoods, rest = work.target_offset_slopes[start:last], work.rest[start:last]
+        _count(config, work.sums[begin:stop], pairs, likelihoods, rest, start - begin)
         for i in range(size):
             if rest[i] == 0:  # no other item in the history: no gradient
-                known[i] = work.item_offsets[start + i] = 0
+                likelihoods[i] = work.item_offsets[start + i] = 0
                 continue
-            weight, likelihood = batch.weights[start + i], max(known[i], TINY)
+            weight, likelihood = batch.weights[start + i], max(likelihoods[i], TINY)
             partition = likelihood + rest[i]
             loss += weight * (math.log(partition) - math.log(likelihood))
             rest[i] = weight / partition
             slope = rest[i] - weight / likelihood
             work.item_offsets[start + i] = slope
-            known[i] = slope * known[i]
+            likelihoods[i] = slope * likelihoods[i]  # the gradient by h from here on
         _give_back(config, work, pairs, begin, start)
         if rows <= _SHORT:
             _multiply_back(work, pairs, begin)
@@ -309,34 +317,34 @@ def _add_moved(work: Workspace, pairs: Array, begin: int, start: int) -> None:
 
 @inlined
 def _count(
-    config: ScoreConfig, sums: Array, pairs: Array, known: Array, rest: Array, first: int
+    config: ScoreConfig, sums: Array, pairs: Array, likelihoods: Array, rest: Array, first: int
 ) -> None:
-    """Multiply pairs by the weights of their places, and sum them for each target.
+    """Multiply pairs by the weights w of their places, and sum them for each target: N and w F.
 
     `first` is the place of the first target in the history. Pairs of an event with itself become 0.
     """
     rows, size = pairs.shape
     for i in range(size):
-        known[i] = rest[i] = 0
+        likelihoods[i] = rest[i] = 0
     for k in range(rows):
         here = k - first
         for i in range(min(max(here, 0), size)):
             weight = config.future[here - i]
             pairs[k, i] *= weight
-            known[i] += pairs[k, i]
+            likelihoods[i] += pairs[k, i]
             rest[i] += weight * sums[k]
         if 0 <= here < size:
             pairs[k, here] = 0
         for i in range(max(here + 1, 0), size):
             weight = config.past[i - here]
             pairs[k, i] *= weight
-            known[i] += pairs[k, i]
+            likelihoods[i] += pairs[k, i]
             rest[i] += weight * sums[k]
 
 
 @inlined
 def _give_back(config: ScoreConfig, work: Workspace, pairs: Array, begin: int, start: int) -> None:
-    """Turn pairs into gradients, and sum the gradients by F (`shares`) and by e (`others`)."""
+    """Turn pairs into gradients, and sum those by F (`sum_slopes`) and by e (`others`)."""
     rows, size = pairs.shape
     for k in range(rows):
         here, share, offset = begin + k - start, np.float32(0), np.float32(0)
@@ -349,7 +357,7 @@ def _give_back(config: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
         # A loop without stores: else the alignment of memory would decide the order of the sum.
         for i in range(size):
             offset += pairs[k, i]
-        work.shares[begin + k] += share
+        work.sum_slopes[begin + k] += share
         work.others[begin + k] += offset
 
 

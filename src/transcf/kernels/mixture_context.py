@@ -1,4 +1,4 @@
-"""Shards of a batch of the mixture without user vectors.
+"""Shards of a batch of the mixture without user vectors; notation is that of `mixture`.
 
 The position of a target, in place of a user vector, is the mean of its context.
 
@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from . import Array
-from .decorators import inlined, inner
+from .adam import AdamStep
+from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture import TINY, MixtureParams, Negatives, ScoreConfig, Workspace, hide_own
 from .mixture_batches import Batch
@@ -30,12 +31,12 @@ REACH = 32
 BAND = 2 * REACH + LANES
 
 
-@inner
+@apart
 def run_context_shard(
     config: ScoreConfig, batch: Batch, params: MixtureParams, negatives: Negatives, work: Workspace,
-    shard: int,
+    shard: int, step: AdamStep,
 ) -> float:  # fmt: skip
-    """Compute loss and gradients of a shard; returns the loss."""
+    """Compute loss and gradients of a shard; returns the loss. No step: there are no users."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
     start, last = batch.starts[begin], batch.starts[stop]
     if start == last:
@@ -55,7 +56,7 @@ def run_context_shard(
     np.dot(both, negatives.vectors, scaled)
     _finish(config, batch, work, begin, stop)
     np.dot(both.T, moved, work.negative_slopes[shard])
-    np.dot(both[rows:].T, work.shares[start:last], work.negative_offset_slopes[shard])
+    np.dot(both[rows:].T, work.sum_slopes[start:last], work.negative_offset_slopes[shard])
     return loss
 
 
@@ -185,10 +186,10 @@ def _targets(
         at, position = t * width, (last + t) * width
         low, high = max(first, t - REACH), min(end, t + REACH + 1)
         clear(target_slopes, at, width)
-        rest, known = work.rest[t], np.float32(0)
-        work.shares[t] = 1
+        rest, total = work.rest[t], np.float32(0)
+        work.sum_slopes[t] = 1
         if rest == 0:  # no other item in the history: no gradient
-            work.known[t] = work.others[t] = 0
+            work.target_offset_slopes[t] = work.others[t] = 0
             continue
         offset = work.item_offsets[t] + work.others[t] + dot(moved, position, targets, at, width)
         band = t * BAND
@@ -203,15 +204,15 @@ def _targets(
         for k in range(t + 1, high):
             pairs[band + k - low] *= config.future[k - t]
         for k in range(high - low):  # no stores: else alignment would decide the order of the sum
-            known += pairs[band + k]
-        weight, likelihood = batch.weights[t], max(known, TINY)
+            total += pairs[band + k]
+        weight, likelihood = batch.weights[t], max(total, TINY)
         partition = likelihood + rest
         loss += weight * (math.log(partition) - math.log(likelihood))
         share = weight / partition
         slope = share - weight / likelihood
-        work.rest[t], work.known[t] = share, slope * known
-        work.others[t] = share * rest + slope * known
-        add_scaled(target_slopes, at, moved, position, width, slope * known)
+        work.rest[t], work.target_offset_slopes[t] = share, slope * total
+        work.others[t] = share * rest + slope * total
+        add_scaled(target_slopes, at, moved, position, width, slope * total)
         for k in range(low, high):
             by = slope * pairs[band + k - low]
             add_scaled(target_slopes, at, moved, (start + k) * width, width, by)
@@ -232,7 +233,8 @@ def _finish(config: ScoreConfig, batch: Batch, work: Workspace, begin: int, stop
         for r in range(first, end):
             position = (last + r) * width
             add_scaled(moved_slopes, r * width, scaled, (start + r) * width, width, np.float32(1))
-            add_scaled(scaled, position, targets, r * width, width, work.known[r])
+            slope = work.target_offset_slopes[r]
+            add_scaled(scaled, position, targets, r * width, width, slope)
             total = fill(work.others[r])
             by = fill(np.float32(1) / _context_total(config, first, r, end))
             for k in range(position, position + width, LANES):

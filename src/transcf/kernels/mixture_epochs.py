@@ -17,7 +17,9 @@ import numpy as np
 
 from . import Array
 from .adam import AdamStep, flat, move_bias, move_row, prefetch_state
-from .decorators import compiled, inlined, inner
+from .ahead import Job, compile_ahead
+from .apart import address_of, call_at
+from .decorators import apart, compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, fill_batch
@@ -77,7 +79,7 @@ def move_items(
                 r = batch.order[n]
                 add_scaled(by_item, 0, target_slopes, r * width, width, one)
                 add_scaled(by_moved, 0, moved_slopes, r * width, width, one)
-                by_item_offset += work.known[r]
+                by_item_offset += work.target_offset_slopes[r]
                 by_event_offset += work.sums[r]
             add_scaled(by_moved, 0, history.values, start, width, -by_event_offset)
             for k in range(0, width, LANES):
@@ -122,7 +124,7 @@ _SPIN_LIMIT = 40_000
 _WORTH_SHARING = 1 << 16
 
 
-class Rules(NamedTuple):
+class StepConfig(NamedTuple):
     """Constants of the training steps.
 
     Attributes:
@@ -145,7 +147,7 @@ class MixtureEpoch(NamedTuple):
 
     Attributes:
         config: Constants of the score.
-        rules: Constants of the steps.
+        step_config: Constants of the steps.
         log: The training events.
         plan: The batches of this epoch.
         rates: Step size of each batch, see `adam.step_sizes`, (n_batches,) float64.
@@ -153,7 +155,7 @@ class MixtureEpoch(NamedTuple):
     """
 
     config: ScoreConfig
-    rules: Rules
+    step_config: StepConfig
     log: EventArrays
     plan: EpochPlan
     rates: Array
@@ -180,10 +182,20 @@ def run_batches(
     start, stop = first * _TICKETS, end * _TICKETS
     start, stop = (start + (half == 1) * _MOVE, start + _MOVE if half == 0 else stop)
     is_large = len(batch.items) * len(negatives.item_offsets) >= _WORTH_SHARING
-    kind = _take_part if epoch.rules.has_users else _take_context_part
     counters = np.full(2, start)
-    work_on = partial(kind, *epoch, batch, negatives, work, losses, stop, counters)
-    share_tickets(work_on, most=SHARDS if is_large else 1)
+    shard = run_shard if epoch.step_config.has_users else run_context_shard
+    given = (*epoch, batch, negatives, work)
+    step = AdamStep(0.0, 0)
+    shard_job = Job.of(shard, epoch.config, batch, epoch.params, negatives, work, 0, step)
+    # Another process compiles the largest kernel, if it is not compiled yet, and this one the rest.
+    compile_ahead([shard_job])
+    run_other_at = address_of(Job.of(_run_other, *given, 0))
+    arguments: Any = (*given, losses, stop, counters)
+    address_of(Job.of(_take_part, 0, 0, *arguments, NONE))
+    run_shard_at = address_of(shard_job)
+    share_tickets(
+        partial(_take_part, run_shard_at, run_other_at, *arguments), most=SHARDS if is_large else 1
+    )
 
 
 @inlined
@@ -208,30 +220,31 @@ def _is_ready(counters: Array, ticket: int) -> bool:
     return True
 
 
-@inner
+@apart
 def _run_other(
-    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
+    config: ScoreConfig, step_config: StepConfig, log: EventArrays, plan: EpochPlan, rates: Array,
     params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, ticket: int,
-) -> None:  # fmt: skip
+) -> float:  # fmt: skip
     """Do a part of phase 1, 2 or 4."""
     number, place, n_places = ticket // _TICKETS, ticket % _TICKETS, len(negatives.item_offsets)
     if place < _COPY:
-        fill_batch(log, plan, number, batch, rules.n_drawn, n_places)
+        fill_batch(log, plan, number, batch, step_config.n_drawn, n_places)
     elif place < _RUN:
         part = place - _COPY
         begin, stop = n_places * part // _COPY_PARTS, n_places * (part + 1) // _COPY_PARTS
         copy_negatives(config, batch, params, log.log_counts, negatives, begin, stop)
     else:
-        part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], rules.power)
+        part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], step_config.power)
         begin, stop = size * part // _MOVE_PARTS, size * (part + 1) // _MOVE_PARTS
-        move_items(config, batch, params, work, rules.tied, step, begin, stop)
+        move_items(config, batch, params, work, step_config.tied, step, begin, stop)
+    return 0.0
 
 
 @compiled
 def _take_part(
-    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
-    params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
-    end: int, counters: Array, ticket: int,
+    run_shard_at: int, run_other_at: int, config: ScoreConfig, step_config: StepConfig,
+    log: EventArrays, plan: EpochPlan, rates: Array, params: MixtureParams, batch: Batch,
+    negatives: Negatives, work: Workspace, losses: Array, end: int, counters: Array, ticket: int,
 ) -> int:  # fmt: skip
     """Take parts of phases and do them; see `share_tickets`.
 
@@ -244,36 +257,15 @@ def _take_part(
             return ticket
         number, shard = ticket // _TICKETS, ticket % _TICKETS - _RUN
         if 0 <= shard < SHARDS:
-            step = AdamStep(rules.user_rate * rates[number], rules.power)
-            losses[number, shard] = run_shard(config, batch, params, negatives, work, shard, step)
+            step = AdamStep(step_config.user_rate * rates[number], step_config.power)
+            losses[number, shard] = call_at(
+                run_shard_at, config, batch, params, negatives, work, shard, step
+            )
         else:
-            _run_other(config, rules, log, plan, rates, params, batch, negatives, work, ticket)
-        add_to(counters, 1, 1)
-        ticket = add_to(counters, 0, 1)
-    return NONE
-
-
-@compiled
-def _take_context_part(
-    config: ScoreConfig, rules: Rules, log: EventArrays, plan: EpochPlan, rates: Array,
-    params: MixtureParams, batch: Batch, negatives: Negatives, work: Workspace, losses: Array,
-    end: int, counters: Array, ticket: int,
-) -> int:  # fmt: skip
-    """Do the same without user vectors.
-
-    A function of its own, so that only what a model needs is compiled.
-    """
-    if ticket == NONE:
-        ticket = add_to(counters, 0, 1)
-    while ticket < end:
-        if not _is_ready(counters, ticket):
-            return ticket
-        number, shard = ticket // _TICKETS, ticket % _TICKETS - _RUN
-        if 0 <= shard < SHARDS:
-            loss = run_context_shard(config, batch, params, negatives, work, shard)
-            losses[number, shard] = loss
-        else:
-            _run_other(config, rules, log, plan, rates, params, batch, negatives, work, ticket)
+            call_at(
+                run_other_at, config, step_config, log, plan, rates, params, batch, negatives,
+                work, ticket,
+            )  # fmt: skip
         add_to(counters, 1, 1)
         ticket = add_to(counters, 0, 1)
     return NONE

@@ -61,18 +61,16 @@ def read_only(array: Array) -> Array:
     return view
 
 
-@compiled
 def _groups(starts: Array) -> Array:
     """Boundaries of groups of users that are scored together."""
-    groups, found, n = np.zeros(len(starts), np.int64), 0, 0
-    while n < len(starts) - 1:
-        begin = n
-        n += 1
-        while n < len(starts) - 1 and starts[n + 1] - starts[begin] <= _ROWS:
-            n += 1
-        found += 1
-        groups[found] = n
-    return groups[: found + 1]
+    places = starts.tolist()
+    groups = [0]
+    for n, end in enumerate(places[1:]):
+        if n > groups[-1] and end - places[groups[-1]] > _ROWS:
+            groups.append(n)
+    if len(places) > 1:
+        groups.append(len(places) - 1)
+    return np.array(groups, np.int64)
 
 
 @compiled
@@ -193,44 +191,46 @@ class ScoreParams(NamedTuple):
     terms: SparseTerms
 
 
-def score_pairs(taste: ScoreParams, users: Array, items: Array) -> Array:
+def score_pairs(params: ScoreParams, users: Array, items: Array) -> Array:
     """Score pairs of rows in float64 by the direct formula, independently of other pairs.
 
     Returns:
         (n,) float32; NaN for users without a history.
     """
     scores = np.empty(len(users), np.float32)
-    parallel_for(len(users), partial(_score_pairs, taste, users, items, scores), _PAIRS_OF_A_THREAD)
+    parallel_for(
+        len(users), partial(_score_pairs, params, users, items, scores), _PAIRS_OF_A_THREAD
+    )
     return scores
 
 
 @compiled
 def _score_pairs(
-    taste: ScoreParams, users: Array, items: Array, scores: Array, first: int, end: int
+    params: ScoreParams, users: Array, items: Array, scores: Array, first: int, end: int
 ) -> None:
     """Score the pairs first..end-1."""
     longest = 1
     for n in range(first, end):
-        longest = max(longest, taste.starts[users[n] + 1] - taste.starts[users[n]])
+        longest = max(longest, params.starts[users[n] + 1] - params.starts[users[n]])
     near = np.empty(longest, np.float64)
     for n in range(first, end):
         user, item = users[n], items[n]
-        start, count = taste.starts[user], taste.starts[user + 1] - taste.starts[user]
+        start, count = params.starts[user], params.starts[user + 1] - params.starts[user]
         if count == 0:
             scores[n] = np.nan
             continue
         highest = -np.inf
         for k in range(count):
-            past = taste.past[start + k]
-            away = _squared_distance(taste.history, past, taste.items, item)
-            near[k] = taste.logs[start + k]
-            near[k] += log_with_term(-taste.tau * away, taste.terms, past, item)
+            past = params.past[start + k]
+            away = _squared_distance(params.history, past, params.items, item)
+            near[k] = params.logs[start + k]
+            near[k] += log_with_term(-params.tau * away, params.terms, past, item)
             highest = max(highest, near[k])
         total = 0.0
         for k in range(count):
             total += np.exp(near[k] - highest)
-        own = _squared_distance(taste.users, user, taste.items, item)
-        scores[n] = taste.bias[item] - taste.beta * own + highest + np.log(total)
+        own = _squared_distance(params.users, user, params.items, item)
+        scores[n] = params.bias[item] - params.beta * own + highest + np.log(total)
 
 
 @inner
@@ -243,30 +243,30 @@ def _squared_distance(left: Array, i: int, right: Array, j: int) -> float:
     return total
 
 
-def add_terms(given: ScoreParams, users: Array, columns: Array, tile: Array) -> None:
+def add_terms(params: ScoreParams, users: Array, columns: Array, tile: Array) -> None:
     """Add the sparse terms to scores of users and items (`columns`, ascending), in place."""
-    if not len(given.terms.items) or not len(columns):
+    if not len(params.terms.items) or not len(columns):
         return
-    column_of = np.full(len(given.items), -1, np.int32)
+    column_of = np.full(len(params.items), -1, np.int32)
     column_of[columns] = np.arange(len(columns), dtype=np.int32)
-    parallel_for(len(users), partial(_add_terms, given, users, columns, column_of, tile))
+    parallel_for(len(users), partial(add_terms_of_users, params, users, columns, column_of, tile))
 
 
 @compiled
-def _add_terms(
-    given: ScoreParams, users: Array, columns: Array, column_of: Array, tile: Array, first: int,
+def add_terms_of_users(
+    params: ScoreParams, users: Array, columns: Array, column_of: Array, tile: Array, first: int,
     end: int,
 ) -> None:  # fmt: skip
     """Do it for the users first..end-1; `column_of` is -1 for items without a column."""
-    terms, dim, n_columns = given.terms, given.items.shape[1], len(columns)
+    terms, dim, n_columns = params.terms, params.items.shape[1], len(columns)
     if n_columns == 0:
         return
     sums, touched = np.zeros(n_columns, np.float64), np.empty(n_columns, np.int32)
     lowest, highest = columns[0], columns[n_columns - 1]
     for n in range(first, end):
         user, count = users[n], 0
-        for event in range(given.starts[user], given.starts[user + 1]):
-            past, weight = given.past[event], math.exp(given.logs[event])
+        for event in range(params.starts[user], params.starts[user + 1]):
+            past, weight = params.past[event], math.exp(params.logs[event])
             for place in range(place_of(terms, past, lowest), terms.starts[past + 1]):
                 item = terms.items[place]
                 if item > highest:
@@ -283,7 +283,7 @@ def _add_terms(
             item, own, total = columns[column], 0.0, sums[column]
             sums[column] = 0.0
             for d in range(dim):
-                apart = np.float64(given.users[user, d]) - np.float64(given.items[item, d])
+                apart = np.float64(params.users[user, d]) - np.float64(params.items[item, d])
                 own += apart * apart
-            added = np.float64(given.bias[item]) - given.beta * own + math.log(total)
+            added = np.float64(params.bias[item]) - params.beta * own + math.log(total)
             tile[n, column] = np.float32(log_sum_of_two(np.float64(tile[n, column]), added))

@@ -29,6 +29,7 @@ from .lanes import (
     load,
     log_lanes,
     max_lanes,
+    prefetch_for_reading,
     store,
     sum_lanes,
     zeros,
@@ -39,13 +40,15 @@ from .topk import CHUNK, TOGETHER, kth_largest, lowest_bit, reaching
 #: Number of candidates of a user who has too many of them.
 CROWDED = -1
 #: Items that are scored first, at least and for each place of a list.
-_FIRST, _FIRST_OF_A_PLACE = 16, 2
+_FIRST, _FIRST_OF_A_PLACE = 16, 4
 #: Groups of items whose largest bounds tell which items are scored first, at least.
 _GROUPS = 256
 #: Users of a product of users and items, at least, and numbers of the product.
-_USERS, _PRODUCT = 64, 2**20
+_USERS, _PRODUCT = 64, 2**22
 #: Past items whose exponents are computed together.
 _EVENTS = 2 * LANES
+#: Items whose vectors are asked for before they are needed.
+_AHEAD = 12
 #: Exponent of events that are not there.
 _ABSENT = np.float32(-1e30)
 _HIDDEN = np.float32(-np.inf)
@@ -89,7 +92,8 @@ class _User(NamedTuple):
     Attributes:
         points: 2 (tau p_k + beta a), (width * n_events,) float32, number by number.
         offsets: log w_k - tau |p_k|^2 - beta |a|^2, (n_events,) float32.
-        exponents: (n_events,) float32.
+        exponents: Of two items, (2 * n_events,) float32.
+        items: Items to score, (n_items,) int32.
         extra: sum of w_k (e_ki - t_k + m_ki), (n_items,) float32.
         added: sum of w_k m_ki, (n_items,) float32; zeros between users.
         largest: Largest bounds of groups of items, float32.
@@ -98,6 +102,7 @@ class _User(NamedTuple):
     points: Array
     offsets: Array
     exponents: Array
+    items: Array
     extra: Array
     added: Array
     largest: Array
@@ -122,8 +127,9 @@ def find_candidates(
     events = _whole(longest, _EVENTS)
     user = _User(
         np.empty(width * events, np.float32), np.empty(events, np.float32),
-        np.empty(events, np.float32), np.empty(n_items, np.float32),
-        np.zeros(n_items, np.float32), np.empty(_whole(n_items, TOGETHER), np.float32),
+        np.empty(2 * events, np.float32), np.empty(n_items, np.int32),
+        np.empty(n_items, np.float32), np.zeros(n_items, np.float32),
+        np.empty(_whole(n_items, TOGETHER), np.float32),
     )  # fmt: skip
     kept = np.empty(found.shape[1], np.float32)
     group = min(max(_USERS, _PRODUCT // n_items), end - first)
@@ -197,6 +203,10 @@ def _add_bounds(
         past, weight = np.uint64(params.past[event]), math.exp(params.logs[event])
         rest += weight * np.float64(near.rest[past])
         by, first = np.float32(weight), past * np.uint64(length)
+        after = params.past[min(event + 1, params.starts[row + 1] - 1)] * length
+        for j in range(0, length, LANES):  # rows are far apart, and short
+            prefetch_for_reading(items, after + j)
+            prefetch_for_reading(excess, after + j)
         for j in range(length):  # numbers without a sign need no check for negative ones
             at = first + np.uint64(j)
             extra[np.uint32(items[at])] += by * excess[at]
@@ -242,18 +252,9 @@ def _cutoff(bounds: Array, wanted: int, largest: Array) -> np.float32:
 
 
 @inner
-def _score_between(
-    params: ScoreParams, catalogue: Catalogue, row: int, position: Array, own: float, k: int,
-    error: float, high: np.float32, low: np.float32, bounds: Array, user: _User, kept: Array,
-    found: Array, count: int,
-) -> int:  # fmt: skip
-    """Score items with bounds from `low` on and below `high`; return the number of candidates.
-
-    `position` is 2 beta a, `own` is beta |a|^2.
-    """
-    points, offsets, exponents = user.points, user.offsets, user.exponents
-    events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
-    vectors, width = catalogue.points, len(catalogue.points) // len(bounds)
+def _reaching(bounds: Array, high: np.float32, low: np.float32, items: Array) -> int:
+    """List the items with bounds from `low` on and below `high`; return their number."""
+    count = 0
     for start in range(0, len(bounds), CHUNK):
         bits = np.uint64(0)
         if start + CHUNK <= len(bounds):
@@ -265,46 +266,89 @@ def _score_between(
         while bits:
             item = start + lowest_bit(bits)
             bits &= bits - _BIT
-            if bounds[item] >= high or bounds[item] == _HIDDEN or bounds[item] < low:
-                continue
-            score = catalogue.item_offsets[item] + _log_sum(
-                points, offsets, exponents, events, vectors, item * width, width
-            )
+            if bounds[item] < high and bounds[item] != _HIDDEN:
+                items[count] = item
+                count += 1
+    return count
+
+
+@inner
+def _score_between(
+    params: ScoreParams, catalogue: Catalogue, row: int, position: Array, own: float, k: int,
+    error: float, high: np.float32, low: np.float32, bounds: Array, user: _User, kept: Array,
+    found: Array, count: int,
+) -> int:  # fmt: skip
+    """Score items with bounds from `low` on and below `high`; return the number of candidates.
+
+    `position` is 2 beta a, `own` is beta |a|^2.
+    """
+    points, offsets, exponents, items = user.points, user.offsets, user.exponents, user.items
+    events = _whole(params.starts[row + 1] - params.starts[row], _EVENTS)
+    vectors, width = catalogue.points, len(catalogue.points) // len(bounds)
+    size, place, last = _reaching(bounds, high, low, items), 0, 0
+    while place < size:
+        pair = 0  # two at a time: a point of the history is read once for both
+        while place < size and pair < 2:
+            if bounds[items[place]] >= low:
+                items[pair] = items[place]
+                pair += 1
+            place += 1
+        if pair == 0:
+            break
+        last = min(place + _AHEAD, size - 1)
+        for d in range(0, width, LANES):
+            prefetch_for_reading(vectors, items[last] * width + d)
+        one, two = items[0], items[pair - 1]
+        scores = _log_sums(
+            points, offsets, exponents, events, vectors, one * width, two * width, width
+        )
+        for n in range(pair):
+            item = one if n == 0 else two
+            score = catalogue.item_offsets[item] + scores[n]
             if user.added[item] > 0:
                 near = np.float64(catalogue.own_item_offsets[item]) - own
                 for d in range(width):
                     near += np.float64(position[d]) * np.float64(vectors[item * width + d])
                 score = log_sum_of_two(score, near + math.log(np.float64(user.added[item])))
             count = _keep(np.float32(score), item, k, error, kept, found, count)
-            low = max(low, np.float32(_lowest(kept, count, k, error)))
+        low = max(low, np.float32(_lowest(kept, count, k, error)))
     return count
 
 
 @inlined
-def _log_sum(
-    points: Array, offsets: Array, exponents: Array, events: int, items: Array, at: int, width: int
-) -> float:
-    """Log sum_k exp(v_k . b + e_k) of the item whose vector starts at `at`."""
-    highest = fill(_ABSENT)
+def _log_sums(
+    points: Array, offsets: Array, exponents: Array, events: int, items: Array, at: int,
+    other: int, width: int,
+) -> tuple[float, float]:  # fmt: skip
+    """Log sum_k exp(v_k . b + e_k) of the two items whose vectors start at `at` and `other`."""
+    high, higher = fill(_ABSENT), fill(_ABSENT)
     for e in range(0, events, _EVENTS):
-        one, two = load(offsets, e), load(offsets, e + LANES)
-        three, four = zeros(one), zeros(one)
-        for d in range(0, width, 2):
-            b, c = fill(items[at + d]), fill(items[at + d + 1])
-            line = d * events + e
-            one = one + b * load(points, line)
-            two = two + b * load(points, line + LANES)
-            three = three + c * load(points, line + events)
-            four = four + c * load(points, line + events + LANES)
-        one, two = one + three, two + four
-        store(exponents, e, one)
-        store(exponents, e + LANES, two)
-        highest = max_lanes(max_lanes(one, two), highest)
-    top = largest_lane(highest)
-    total, by = zeros(highest), fill(top)
+        a, b = load(offsets, e), load(offsets, e + LANES)
+        c, d, none = a, b, zeros(a)
+        a_odd, b_odd, c_odd, d_odd = none, none, none, none
+        for k in range(0, width, 2):
+            line = k * events + e
+            left, right = load(points, line), load(points, line + LANES)
+            by, by_other = fill(items[at + k]), fill(items[other + k])
+            a, b = a + by * left, b + by * right
+            c, d = c + by_other * left, d + by_other * right
+            left, right = load(points, line + events), load(points, line + events + LANES)
+            by, by_other = fill(items[at + k + 1]), fill(items[other + k + 1])
+            a_odd, b_odd = a_odd + by * left, b_odd + by * right
+            c_odd, d_odd = c_odd + by_other * left, d_odd + by_other * right
+        a, b, c, d = a + a_odd, b + b_odd, c + c_odd, d + d_odd
+        store(exponents, e, a)
+        store(exponents, e + LANES, b)
+        store(exponents, events + e, c)
+        store(exponents, events + e + LANES, d)
+        high, higher = max_lanes(max_lanes(a, b), high), max_lanes(max_lanes(c, d), higher)
+    top, other_top = largest_lane(high), largest_lane(higher)
+    by, by_other = fill(top), fill(other_top)
+    total, other_total = zeros(high), zeros(high)
     for e in range(0, events, LANES):
         total = total + exp_lanes(load(exponents, e) - by)
-    return top + math.log(sum_lanes(total))
+        other_total = other_total + exp_lanes(load(exponents, events + e) - by_other)
+    return top + math.log(sum_lanes(total)), other_top + math.log(sum_lanes(other_total))
 
 
 @inner

@@ -24,7 +24,7 @@ STRIP = 64
 _ROWS = 256
 
 
-class Past(NamedTuple):
+class PastItems(NamedTuple):
     """Past items as terms need them.
 
     Attributes:
@@ -36,7 +36,7 @@ class Past(NamedTuple):
     offsets: Array
 
 
-class Taken(NamedTuple):
+class UserHistories(NamedTuple):
     """Histories of users, and the common offset of the scores of each user.
 
     Attributes:
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
     offsets: Array
 
 
-class Items(NamedTuple):
+class ScoredItems(NamedTuple):
     """Items to score, a multiple of `STRIP`; the last may be none.
 
     Attributes:
@@ -66,25 +66,31 @@ class Items(NamedTuple):
     item_offsets: Array
 
 
-def add_log_sums(taken: Taken, past: Past, items: Items, tile: Array) -> None:
+def add_log_sums(
+    histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array
+) -> None:
     """Add log-sums of weighted terms, and the offsets of users and items, to a tile in place."""
     with one_blas_thread():
-        work = partial(_add_strips, taken, past, items, tile)
+        work = partial(_add_strips, histories, past, items, tile)
         parallel_for(-(-tile.shape[1] // STRIP), work)
 
 
 @compiled
-def _add_strips(taken: Taken, past: Past, items: Items, tile: Array, first: int, end: int) -> None:
+def _add_strips(
+    histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array, first: int, end: int
+) -> None:
     """Do it for the strips first..end-1."""
     table = np.empty(len(past.points) * STRIP, np.float32)
     product = np.empty(_ROWS * STRIP, np.float32)
     for strip in range(first, end):
         _make_strip(past, items, strip * STRIP, product, table)
-        _sum_strip(taken, len(past.points), table, items.item_offsets, strip * STRIP, tile)
+        _sum_strip(histories, len(past.points), table, items.item_offsets, strip * STRIP, tile)
 
 
 @inner
-def _make_strip(past: Past, items: Items, left: int, product: Array, table: Array) -> None:
+def _make_strip(
+    past: PastItems, items: ScoredItems, left: int, product: Array, table: Array
+) -> None:
     """Compute the terms of a strip of columns, sixteen of which are contiguous."""
     n_past = len(past.points)
     columns = items.points[left : left + STRIP].T
@@ -101,7 +107,7 @@ def _make_strip(past: Past, items: Items, left: int, product: Array, table: Arra
 
 @inner
 def _sum_strip(
-    taken: Taken, n_past: int, table: Array, item_offsets: Array, left: int, tile: Array
+    histories: UserHistories, n_past: int, table: Array, item_offsets: Array, left: int, tile: Array
 ) -> None:
     """Sum the terms of all users, twice sixteen columns at a time."""
     flat, width, both = tile.reshape(-1), tile.shape[1], 2 * LANES
@@ -110,13 +116,13 @@ def _sum_strip(
         first = (i - left) * n_past
         second, missing = first + n_past * LANES, max(0, i + both - width)
         high, higher = load(item_offsets, i), load(item_offsets, i + LANES)
-        for n in range(len(taken.starts) - 1):
+        for n in range(len(histories.starts) - 1):
             one, two = zeros(high), zeros(high)
-            for k in range(taken.starts[n], taken.starts[n + 1]):
-                by, at = fill(taken.weights[k]), taken.places[k] * LANES
+            for k in range(histories.starts[n], histories.starts[n + 1]):
+                by, at = fill(histories.weights[k]), histories.places[k] * LANES
                 one = one + by * load(table, first + at)
                 two = two + by * load(table, second + at)
-            own, at = fill(taken.offsets[n]), n * width + i
+            own, at = fill(histories.offsets[n]), n * width + i
             one, two = log_lanes(one) + high + own, log_lanes(two) + higher + own
             if missing == 0:
                 store(flat, at, load(flat, at) + one)

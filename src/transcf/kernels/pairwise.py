@@ -16,7 +16,7 @@ from . import Array
 from .decorators import INLINED, compiled, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .rng import advance, mix, uniform
-from .rounds import Kinds, Nearest, PackedRows, costs_of, hardest, visits_of
+from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, draw_own, draw_pair
 
@@ -111,16 +111,16 @@ def _logistic_step(
         store(items, j + k, kept * y_j - by * x)
 
 
-_draws = Kinds()
-#: Lets a function draw for rates of these classes; its arguments are those of `draw`. It returns
-#: the state, one of the visit's items and a negative (two slots).
-draws_of = _draws.register
+_draws = ByRates()
+#: Decorator of the function that draws for rates of some classes; its arguments are those of
+#: `draw`. It returns the state, one of the visit's items and a negative (two slots).
+draw_for = _draws.register
 
 
 def draw(
     rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
-    """What `draws_of` has found for the rates; only for kernels."""
+    """Call the `draw_for` the class of the rates; only for kernels."""
 
 
 @overload(draw, jit_options=INLINED, strict=False)
@@ -128,7 +128,7 @@ def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state:
     return _draws.find(rates)
 
 
-@draws_of(LogisticRates)
+@draw_for(LogisticRates)
 def _draw_evenly(
     rates: LogisticRates, rows: PackedRows[NoExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
@@ -136,7 +136,7 @@ def _draw_evenly(
     return draw_pair(draws, visit, state)
 
 
-@draws_of(RankedRates)
+@draw_for(RankedRates)
 def _draw_by_rank(
     rates: RankedRates, rows: PackedRows[Rankings], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
@@ -181,14 +181,14 @@ def draw_ranked(
     return state, slot
 
 
-@visits_of(LogisticRates, RankedRates)
+@visit_for(LogisticRates, RankedRates)
 def _logistic_visit(
     rates: LogisticRates | RankedRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, Any]:  # fmt: skip
+) -> tuple[np.uint64, float]:  # fmt: skip
     users, items, bias, _ = rows
     u, start, one = dim * visit.user, visit.start, users.dtype.type(1)
-    loss, likelihood, wrong = 0.0, 1.0, np.int64(0)
+    loss, likelihood = 0.0, 1.0
     state, i_next, j_next = draw(rates, rows, dim, draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
@@ -198,7 +198,6 @@ def _logistic_visit(
         prefetch_row(items, dim * (start + j_next), dim)
         x = _preference(users, u, items, dim * i, dim * j, dim) + bias[i] - bias[j]
         doubt = one / (one + math.exp(x))
-        wrong += np.int64(x < 0)
         # -ln sigma(x), but one logarithm serves many triples. Far below zero it is -x.
         if x < _FAR:
             loss -= x
@@ -211,7 +210,7 @@ def _logistic_visit(
         _logistic_step(users, u, items, dim * i, dim * j, dim, rates.keep, push)
         bias[i] = rates.bias_keep * bias[i] + rates.bias_rate * doubt
         bias[j] = rates.bias_keep * bias[j] - rates.bias_rate * doubt
-    return state, loss - math.log(likelihood), wrong
+    return state, loss - math.log(likelihood)
 
 
 def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> None:
@@ -254,7 +253,7 @@ def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
     return sum_lanes(total)
 
 
-@costs_of(HingeRates)
+@cost_for(HingeRates)
 def _cost(rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, user: int, place: int) -> Any:
     return _distance(rows.users, dim * user, rows.items, dim * place, dim)
 
@@ -272,13 +271,13 @@ def _hinge_step(
         store(items, j + k, kept * y_j - by * (x - y_j))
 
 
-@visits_of(HingeRates)
+@visit_for(HingeRates)
 def _hinge_visit(
     rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, int]:  # fmt: skip
+) -> tuple[np.uint64, float]:  # fmt: skip
     users, items = rows.users, rows.items
-    u, start, loss, active = dim * visit.user, visit.start, 0.0, 0
+    u, start, loss = dim * visit.user, visit.start, 0.0
     state, i_next, j_next = draw_pair(draws, visit, state)
     for _ in range(visit.samples):
         i, j = start + i_next, start + j_next
@@ -292,7 +291,6 @@ def _hinge_visit(
         )
         weight = rows.extra.rank_weights[violations]  # zero without any
         loss += weight * (reach - far)
-        active += int(violations > 0)
         if violations > 0 or rates.keep < 1:
             step = rates.learning_rate * weight
             _hinge_step(users, u, items, dim * i, dim * j, dim, rates.keep, step)
@@ -300,4 +298,4 @@ def _hinge_visit(
                 bring_into_ball(users, u, dim, 1)
                 bring_into_ball(items, dim * i, dim, 1)
                 bring_into_ball(items, dim * j, dim, 1)
-    return state, loss, active
+    return state, loss

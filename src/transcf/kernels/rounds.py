@@ -20,7 +20,7 @@ from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
 from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
 
 
-class Kinds:
+class ByRates:
     """Functions by the class of rates that they are for."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Kinds:
         return decorate
 
     def find(self, rates: Any) -> Callable[..., Any]:
-        """The function for rates of a compile-time type; the nearest class in the line counts."""
+        """The function for rates of a compile-time type; the nearest base class counts."""
         return next(
             self._functions[kind]
             for kind in rates.instance_class.__mro__
@@ -85,24 +85,24 @@ class Nearest(NamedTuple):
     cost: Any
 
 
-_visits, _costs = Kinds(), Kinds()
-#: Lets a function train the visits of models with rates of these classes; its arguments are those
-#: of `train_visit`. It draws the visit's triples, takes a step on each, and returns the state, the
-#: summed loss and the hits: triples whose negative was in the way.
-visits_of = _visits.register
-#: Lets a function say what the item at a place costs: minus its score, bias left out. Its arguments
-#: are those of `cost_at`, with the user's row number and the item's place.
-costs_of = _costs.register
+_visits, _costs = ByRates(), ByRates()
+#: Decorator of the function that trains a visit for rates of some classes; its arguments are those
+#: of `train_visit`. It draws the visit's triples, takes a step on each, and returns the state and
+#: the summed loss.
+visit_for = _visits.register
+#: Decorator of the function that returns the cost of an item for rates of some classes: minus its
+#: score, bias left out. Its arguments are those of `cost_at`: the user's row, the item's place.
+cost_for = _costs.register
 
 
 def train_visit(
     rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
-    """What `visits_of` has found for the rates; only for kernels."""
+    """Call the `visit_for` the class of the rates; only for kernels."""
 
 
 def cost_at(rates: Any, rows: PackedRows[Any], dim: int, user: int, place: int) -> Any:
-    """What `costs_of` has found for the rates; only for kernels."""
+    """Call the `cost_for` the class of the rates; only for kernels."""
 
 
 @overload(train_visit, jit_options=INLINED, strict=False)  # the functions have types
@@ -142,7 +142,7 @@ def _stratum(
     rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array, g: int,
     b: int, state: np.uint64, marks: Array, totals: Array,
 ) -> None:  # fmt: skip
-    """Train one stratum; `totals` receives the summed loss, the hits and all triples.
+    """Train one stratum; `totals` receives the summed loss and the number of triples.
 
     `marks` hold stamps of earlier visits, which are never used again, or zeros.
     """
@@ -151,7 +151,7 @@ def _stratum(
     draws = Draws(slots, shares, marks)
     index = g * (len(strata.starts) - 1) + b
     width = len(rows.users) // len(user_samples)
-    loss, hits, triples = 0.0, 0, 0
+    loss, triples = 0.0, 0
     for number in range(strata.visits[index], strata.visits[index + 1]):
         user, begin = visitor[number], first[number]
         count = first[number + 1] - begin
@@ -164,11 +164,10 @@ def _stratum(
         for entry in range(begin, begin + count):
             marks[slots[entry]] = number + 1
         visit = Visit(g, user, start, size, begin, count, number + 1, samples)
-        state, visit_loss, visit_hits = train_visit(rates, rows, dim, draws, visit, state)
+        state, visit_loss = train_visit(rates, rows, dim, draws, visit, state)
         loss += visit_loss
-        hits += visit_hits
         triples += samples
-    totals[0], totals[1], totals[2] = loss, hits, triples
+    totals[0], totals[1] = loss, triples
 
 
 def run_rounds(
@@ -191,7 +190,7 @@ def run_rounds(
         strata: this epoch's strata, with at least as many blocks as groups.
         user_samples: samples of a user per unit of weight (1 on average), (n_users,).
         rounds: which of them, at most as many as there are blocks.
-        totals: out, (loss, hits, triples) per stratum, (n_groups * n_blocks, 3) float64.
+        totals: out, (loss, triples) per stratum, (n_groups * n_blocks, 2) float64.
     """
     n_groups = len(strata.groups) - 1
     if rounds.high == ALL:
@@ -199,7 +198,7 @@ def run_rounds(
     counters = np.zeros(1 + n_groups, np.int64)
     marks = np.zeros((n_groups, np.diff(strata.starts).max()), np.int64)  # stamps begin with 1
     work = partial(
-        _take_part, rates, rows, dim, strata, user_samples, rounds, marks, totals, counters
+        take_part, rates, rows, dim, strata, user_samples, rounds, marks, totals, counters
     )
     share_tickets(work, most=rounds.high - rounds.low)
 
@@ -219,7 +218,7 @@ def _may_start(counters: Array, r: int, g: int, n_groups: int, n_blocks: int) ->
 
 
 @compiled
-def _take_part(
+def take_part(
     rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array,
     rounds: Rounds, marks: Array, totals: Array, counters: Array, ticket: int,
 ) -> int:  # fmt: skip

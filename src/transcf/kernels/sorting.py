@@ -58,39 +58,19 @@ def _slot(word: np.uint64, table: npt.NDArray[np.uint64]) -> np.int64:
 
 
 @compiled
-def count_keys(keys: npt.NDArray[np.int32], n_keys: int) -> npt.NDArray[np.int64]:
-    """(n_keys,) how often each key occurs."""
-    counts = np.zeros(n_keys, dtype=np.int64)
-    for key in keys:
-        counts[key] += 1
-    return counts
-
-
-@compiled
-def count_owners(packed: npt.NDArray[np.uint64], n_users: int) -> npt.NDArray[np.int64]:
-    """(n_users,) number of occurrences of each user in the output of `place_by_item`."""
-    counts = np.zeros(n_users, dtype=np.int64)
-    for word in packed:
-        counts[np.int64(word >> _HALF)] += 1
-    return counts
-
-
-@compiled
 def place_by_item(
     users: npt.NDArray[np.int32],
     items: npt.NDArray[np.int32],
-    first_event: int,
-    end_event: int,
     places: npt.NDArray[np.int64],
     packed: npt.NDArray[np.uint64],
 ) -> None:
-    """First pass of a radix sort: put a range of events in the order of their items.
+    """First pass of a radix sort: put events in the order of their items.
 
     Each pass reads in sequence and carries what the next one needs, so that only its writes are
     scattered. `places`, (n_items,), say where the events of each item go, and are used up;
     `packed`, (n,), gets the user in the upper, the event in the lower half.
     """
-    for event in range(first_event, end_event):
+    for event in range(len(items)):
         item = items[event]
         packed[places[item]] = (np.uint64(users[event]) << _HALF) | np.uint64(event)
         places[item] += 1
@@ -100,18 +80,16 @@ def place_by_item(
 def place_by_user(
     by_item: npt.NDArray[np.uint64],
     starts: npt.NDArray[np.int64],
-    first_item: int,
-    end_item: int,
     places: npt.NDArray[np.int64],
     packed: npt.NDArray[np.uint64],
 ) -> None:
-    """Second pass: put the events of a range of items in the order of their users.
+    """Second pass: put events in the order of their users.
 
     `by_item` is what `place_by_item` wrote, in which items begin at `starts`, (n_items + 1,);
     `places`, (n_users,), are used up; `packed` gets the item in the upper, the event in the lower
     half.
     """
-    for item in range(first_item, end_item):
+    for item in range(len(starts) - 1):
         upper = np.uint64(item) << _HALF
         for place in range(starts[item], starts[item + 1]):
             user = np.int64(by_item[place] >> _HALF)
@@ -132,7 +110,7 @@ def merge_repeats(
     Empty `times` or `ratings` do not take part.
 
     Args:
-        indptr: (n_users + 1,) offsets of a range of users; what is kept moves to its front.
+        indptr: (n_users + 1,) offsets of the users; what is kept moves to the front.
         packed: (n,) item in the upper, event in the lower half.
         times: Of all events, or empty.
         ratings: Of all events, or empty.
@@ -155,20 +133,6 @@ def merge_repeats(
             end += 1
         counts[user] = end - start
     return counts
-
-
-@compiled
-def unpack(
-    packed: npt.NDArray[np.uint64],
-    start: int,
-    items: npt.NDArray[np.int32],
-    events: npt.NDArray[np.int64],
-) -> None:
-    """Part items and events of the words from `start` on, as many as there is room for."""
-    for place in range(len(items)):
-        word = packed[start + place]
-        items[place] = np.int32(word >> _HALF)
-        events[place] = np.int64(word & _LOWER)
 
 
 @inner

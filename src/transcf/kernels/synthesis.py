@@ -16,92 +16,60 @@ _EVENTS = 111
 _SHARPNESS = 5.0
 #: Rejected draws of one event before the next free item is taken.
 _MOST_REFUSED = 200
-#: Strength of events that follow popularity alone.
-_CURIOUS = 0.1
+#: Share of events that follow popularity alone, and their strength.
+_CURIOSITY, _CURIOUS = 0.1, 0.1
 
 
-class UserTastes(NamedTuple):
-    """Tastes of generated users.
+class World(NamedTuple):
+    """Generated users and items; items are in the order of their categories.
 
     Attributes:
         tastes: (n_users, t) preferred categories.
         shares: (n_users, t) cumulative weights of the tastes, up to 1.
         favourites: (n_users, t) favourite style in each category, in [0, 1].
+        arrivals: (n_users,) arrival times of users, in [0, 1].
+        starts: (n_categories + 1,) offsets of the categories.
+        popularity: (n_items + 1,) cumulative popularity, from 0.
+        styles: (n_items,) in [0, 1].
+        releases: (n_items,) release times of items, in [0, 1].
+        sequences: Share of events by taste that stay in the category and near the style of the
+            event before.
+        drift: How fast items fade after their release; with 0 all exist from the beginning.
     """
 
     tastes: npt.NDArray[np.int32]
     shares: npt.NDArray[np.float64]
     favourites: npt.NDArray[np.float64]
-
-
-class ItemTable(NamedTuple):
-    """Generated items in the order of their categories.
-
-    Attributes:
-        starts: (n_categories + 1,) offsets of the categories.
-        popularity: (n_items + 1,) cumulative popularity, from 0.
-        styles: (n_items,) in [0, 1].
-    """
-
+    arrivals: npt.NDArray[np.float64]
     starts: npt.NDArray[np.int64]
     popularity: npt.NDArray[np.float64]
     styles: npt.NDArray[np.float64]
-
-
-class Dynamics(NamedTuple):
-    """Changes over time.
-
-    Attributes:
-        sequences: Share of events by taste that stay in the category and near the style of the
-            event before.
-        drift: How fast items fade after their release; with 0 all exist from the beginning.
-        releases: (n_items,) release times of items, in [0, 1].
-        arrivals: (n_users,) arrival times of users, in [0, 1].
-    """
-
+    releases: npt.NDArray[np.float64]
     sequences: float
     drift: float
-    releases: npt.NDArray[np.float64]
-    arrivals: npt.NDArray[np.float64]
 
 
 def draw_events(
-    degrees: npt.NDArray[np.int64],
-    users: UserTastes,
-    table: ItemTable,
-    curiosity: float,
-    dynamics: Dynamics,
-    seed: int,
+    degrees: npt.NDArray[np.int64], world: World, seed: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Draw different items for each user.
-
-    Args:
-        degrees: (n_users,) number of events.
-        users: Tastes of the users.
-        table: The items.
-        curiosity: Share of draws from all items, independent of taste.
-        dynamics: Changes over time.
-        seed: Seed of the random streams, one for each user.
+    """Draw different items for each user, who has a random stream of their own.
 
     Returns:
         items, strengths, moments: (n,) user after user; the strength of the taste, in [0, 1], and
         the time since the arrival of the user, in [0, 1], ascending if there are changes over time.
     """
-    total, in_order = int(degrees.sum()), dynamics.sequences > 0 or dynamics.drift > 0
+    total, in_order = int(degrees.sum()), world.sequences > 0 or world.drift > 0
     states = streams(seed, 0, _EVENTS, np.arange(len(degrees), dtype=np.uint64))
     items, strengths = np.empty(total, np.int32), np.empty(total, np.float32)
     moments = np.empty(total, np.float32)
     if in_order:
         _draw_moments(degrees, states, moments)
     # The first item in each of equal pieces of the cumulative popularity.
-    n_pieces = 2 * len(table.styles)
-    shares = np.arange(n_pieces) * table.popularity[-1] / n_pieces
-    guide = np.searchsorted(table.popularity[1:], shares, side="right").astype(np.int32)
-    taken = np.full(len(table.styles), -1, np.int32)
-    _draw_items(
-        degrees, states, users, table, guide, curiosity, dynamics, in_order, taken,
-        items, strengths, moments,
-    )  # fmt: skip
+    n_pieces = 2 * len(world.styles)
+    shares = np.arange(n_pieces) * world.popularity[-1] / n_pieces
+    guide = np.searchsorted(world.popularity[1:], shares, side="right").astype(np.int32)
+    taken = np.full(len(world.styles), -1, np.int32)
+    _draw_items(degrees, states, world, guide, in_order, taken, items, strengths, moments)
     return items, strengths, moments
 
 
@@ -119,8 +87,8 @@ def _draw_moments(
 
 @compiled
 def _draw_items(
-    degrees: npt.NDArray[np.int64], states: Words, users: UserTastes, table: ItemTable,
-    guide: npt.NDArray[np.int32], curiosity: float, dynamics: Dynamics, in_order: bool,
+    degrees: npt.NDArray[np.int64], states: Words, world: World,
+    guide: npt.NDArray[np.int32], in_order: bool,
     taken: npt.NDArray[np.int32], items: npt.NDArray[np.int32],
     strengths: npt.NDArray[np.float32], moments: npt.NDArray[np.float32],
 ) -> None:  # fmt: skip
@@ -140,20 +108,19 @@ def _draw_items(
                 item = below(mix(state), n_items)
                 while taken[item] == user:
                     item = (item + 1) % n_items
-            elif choice < curiosity:
-                item = _pick(table.popularity, guide, 0, n_items, place)
+            elif choice < _CURIOSITY:
+                item = _pick(world.popularity, guide, 0, n_items, place)
             else:
-                choice = (choice - curiosity) / (1.0 - curiosity)
+                choice = (choice - _CURIOSITY) / (1.0 - _CURIOSITY)
                 state, item, strength, taste = _by_taste(
-                    users, table, guide, dynamics.sequences, user, choice, place, last, last_taste,
-                    state,
-                )  # fmt: skip
-            if item >= 0 and not is_tired and dynamics.drift > 0:
+                    world, guide, user, choice, place, last, last_taste, state
+                )
+            if item >= 0 and not is_tired and world.drift > 0:
                 # Whether an item is still in demand: not before its release, then less and less.
-                arrival = dynamics.arrivals[user]
-                age = arrival + moments[event] * (1 - arrival) - dynamics.releases[item]
+                arrival = world.arrivals[user]
+                age = arrival + moments[event] * (1 - arrival) - world.releases[item]
                 state = advance(state)
-                if age < 0 or uniform(mix(state)) > np.exp(-dynamics.drift * age):
+                if age < 0 or uniform(mix(state)) > np.exp(-world.drift * age):
                     item = -1
             if item < 0 or taken[item] == user:
                 refused += 1
@@ -172,8 +139,8 @@ def _draw_items(
 
 @inner
 def _by_taste(
-    users: UserTastes, table: ItemTable, guide: npt.NDArray[np.int32], sequences: float,
-    user: int, choice: float, place: float, last: int, last_taste: int, state: np.uint64,
+    world: World, guide: npt.NDArray[np.int32], user: int, choice: float, place: float,
+    last: int, last_taste: int, state: np.uint64,
 ) -> tuple[np.uint64, int, float, int]:  # fmt: skip
     """Draw an item by one of the user's tastes, or near the item before.
 
@@ -181,20 +148,20 @@ def _by_taste(
         The state of the stream, the item or -1 if it is rejected, the strength of the taste, and
         its index.
     """
-    shares, most = users.shares[user], users.tastes.shape[1]
+    shares, most = world.shares[user], world.tastes.shape[1]
     taste, largest = 0, shares[0]
     for other in range(1, most):
         largest = max(largest, shares[other] - shares[other - 1])
     while taste < most - 1 and shares[taste] <= choice:
         taste += 1
-    wanted = users.favourites[user, taste]
-    if sequences > 0 and last >= 0:
+    wanted = world.favourites[user, taste]
+    if world.sequences > 0 and last >= 0:
         state = advance(state)
-        if uniform(mix(state)) < sequences:
-            taste, wanted = last_taste, table.styles[last]
-    category = users.tastes[user, taste]
-    item = _pick(table.popularity, guide, table.starts[category], table.starts[category + 1], place)
-    near = np.exp(-_SHARPNESS * abs(table.styles[item] - wanted))
+        if uniform(mix(state)) < world.sequences:
+            taste, wanted = last_taste, world.styles[last]
+    category = world.tastes[user, taste]
+    item = _pick(world.popularity, guide, world.starts[category], world.starts[category + 1], place)
+    near = np.exp(-_SHARPNESS * abs(world.styles[item] - wanted))
     weight = shares[taste] - (shares[taste - 1] if taste else 0.0)
     state = advance(state)
     if uniform(mix(state)) > near:

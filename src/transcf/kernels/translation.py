@@ -18,7 +18,7 @@ from . import Array
 from .decorators import inlined, part_of_kernels, watch_source
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
 from .rng import advance, below, mix
-from .rounds import Kinds, Nearest, PackedRows, costs_of, hardest, visits_of
+from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, draw_pair
 
@@ -50,14 +50,10 @@ class TranslationExtra(NamedTuple):
     Attributes:
         pending: steps of q that wait for an item, one row for each group, (n_groups, dim).
         rank_weights: weight of a step by the number of violations, (negatives + 1,).
-        kept: share of a user's items in q, (n_users,); empty where q has nothing else.
-        steps: steps of q collected for all else that is in it, flat, (n_users * dim,) or empty.
     """
 
     pending: Array
     rank_weights: Array
-    kept: Array
-    steps: Array
 
 
 #: Terms of -s(u, i) from a, q, b and n, to be summed up.
@@ -65,7 +61,7 @@ Cost: TypeAlias = Callable[[Any, Any, Any, Any], Any]
 #: Terms of g times the gradient of -s(u, i) by a, q, b and n, from g, a, q, b and n.
 Slope: TypeAlias = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 
-_costs, _slopes = Kinds(), Kinds()
+_costs, _slopes = ByRates(), ByRates()
 
 
 def register_form(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
@@ -121,7 +117,9 @@ def _choose_slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
 
 
 @inlined
-def costs(rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: int, dim: int) -> Any:
+def triple_costs(
+    rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: int, dim: int
+) -> Any:
     """-s(u, i), -s(u, j) and |a - q|^2 + |b_i - n_i|^2, bias left out."""
     near = zeros(fill(rates.margin))
     far, spread = near, near
@@ -135,7 +133,7 @@ def costs(rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: in
 
 
 @inlined
-def cost_of(rates: TransCFRates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
+def pair_cost(rates: TransCFRates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
     """-s(u, j), bias left out."""
     total = zeros(fill(rates.margin))
     for k in range(0, dim, LANES):
@@ -215,33 +213,23 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
         store(pending, k, zeros(step))
 
 
-@inlined
-def share_step(pending: Array, steps: Array, u: int, dim: int, kept: Any) -> None:
-    """Collect the step that waits, and leave what is the items' own share of it."""
-    by = fill(kept)
-    for k in range(0, dim, LANES):
-        step = load(pending, k)
-        store(steps, u + k, load(steps, u + k) + step)
-        store(pending, k, by * step)
-
-
-@costs_of(TransCFRates)
-def _cost_at_place(
+@cost_for(TransCFRates)
+def _cost_at(
     rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
-    return cost_of(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
+    return pair_cost(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
 
 
-@visits_of(TransCFRates)
+@visit_for(TransCFRates)
 def _visit(
     rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
-) -> tuple[np.uint64, float, int]:  # fmt: skip
+) -> tuple[np.uint64, float]:  # fmt: skip
     users, items, bias, extra = rows
     slots, shares, _ = draws
     u, start, begin, count = 2 * dim * visit.user, visit.start, visit.begin, visit.own
     pending = extra.pending[visit.group]
-    width, rate, loss, active = 3 * dim, rates.learning_rate, 0.0, 0
+    width, rate, loss = 3 * dim, rates.learning_rate, 0.0
     is_weighted = len(shares) > 0
     even = pending.dtype.type(count / shares[begin + count - 1] if is_weighted else 1.0)
     for k in range(dim):
@@ -253,7 +241,7 @@ def _visit(
         state, i_next, j_next = draw_pair(draws, visit, state)
         prefetch_row(items, width * (start + i_next), width)
         prefetch_row(items, width * (start + j_next), width)
-        near, far, spread = costs(rates, users, u, items, width * i, width * j, dim)
+        near, far, spread = triple_costs(rates, users, u, items, width * i, width * j, dim)
         reach = rates.margin + near - bias[i]
         state, j, far, violations = hardest(
             rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
@@ -269,13 +257,10 @@ def _visit(
         pull = rate * (weight + rates.reg_distance)
         if violations > 0:
             loss += weight * (reach - far)
-            active += 1
             push = rate * weight
             step_triple(rates, users, u, items, width * i, width * j, pending, dim, pull, push)
         else:
             step_pair(rates, users, u, items, width * i, pending, dim, pull)
-        if len(extra.kept) > 0:
-            share_step(pending, extra.steps, dim * visit.user, dim, extra.kept[visit.user])
         if rates.item_bias:
             loss += rates.bias_decay * (bias[i] * bias[i] + bias[j] * bias[j])
             decay = rates.bias_decay + rates.bias_decay
@@ -289,4 +274,4 @@ def _visit(
             step_item(items, width * other, pending, dim, even)
     step_item(items, width * (start + i_next), pending, dim, even)
     bring_into_ball(users, u, dim, rates.bound)
-    return state, loss, active
+    return state, loss

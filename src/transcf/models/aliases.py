@@ -39,14 +39,16 @@ PARAMETERS = {
 }
 #: Removed parameters, by class, with the value that all models have now.
 REMOVED: dict[str, dict[str, Any]] = {
-    "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2},
+    "TransCF": {"bias_decay": 0.01, "bias_rate": 0.2, "solver": "fast"},
     "TransCFMixture": {
         "decay": "linear",
         "bound": "norm",
         "norm_constraint": "norm",
         "item_bias": True,
+        "solver": "fast",
     },
     "Blend": {"beneath": 0.0},
+    "CDAE": {"loss": "logistic"},
 }
 
 _MIXTURE = "TransCFMixture"
@@ -114,12 +116,7 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
 
 
 def without_removed(class_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave removed parameters of a saved model out if they have the value of all models now.
-
-    Example:
-        >>> without_removed("TransCFMixture", {"tau": 4.0, "item_bias": True})
-        {'tau': 4.0}
-    """
+    """Leave removed parameters of a saved model out if they have the value of all models now."""
     removed = REMOVED.get(class_name, {})
     return {
         name: value
@@ -140,8 +137,7 @@ def warn_of_group(class_name: str, group: str, names: Collection[str]) -> None:
 def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return class and parameters of a model that version 0.1 saved.
 
-    Parameters that the class does not have are left out, with a warning where removed ones were
-    set: they do not change what a fitted model answers.
+    Parameters that the class does not have are left out: a fitted model does not use them.
     """
     found = dict(params)
     if class_name == "Blend":
@@ -174,12 +170,10 @@ def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "categories": params.get("category"),
         "swapped": form == "swapped",
     }
-    extensions = [name for name, is_used in asked.items() if is_used]
-    if extensions:
-        raise ParameterError(
-            f"TransCF with {' and '.join(extensions)} does not exist any more. "
-            f"{GONE[f'transcf-{extensions[0]}']}."
-        )
+    for name, is_used in asked.items():
+        if is_used:
+            why = GONE[f"transcf-{name}"]
+            raise ParameterError(f"TransCF with {name} does not exist any more. {why}.")
     return "TransCF", {**params, "variant": _variant(form)}
 
 

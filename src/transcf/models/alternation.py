@@ -182,14 +182,8 @@ class UserParts:
 class Alternation:
     """Solves users and items in turn; a `Trainable`.
 
-    Args:
-        pairs: The interactions.
-        solver: How to solve rows.
-        users: First vectors, (n_users, dim) float32 or float64; rows without interactions become
-            zero.
-        items: First vectors of all items, (n_items, dim).
-        layout: Parts of the users of a shard, if a process has some of them only.
-        comm: The communicator, in that case.
+    It starts from `users`, (n_users, dim), and `items`, (n_items, dim), all of them float32 or
+    float64; rows without interactions become zero. `layout` are the parts of the users of a shard.
     """
 
     def __init__(
@@ -297,11 +291,7 @@ class LeastSquaresFoldIn:
         return rows, weighted_gram(rows, padded_width(self._items.shape[1]), missing.astype(dtype))
 
     def __call__(self, histories: Histories) -> Array:
-        """Return the vectors of new users, (n, dim).
-
-        Raises:
-            DivergenceError: The ridge is too small for the precision of the vectors.
-        """
+        """Return the vectors of new users, (n, dim)."""
         (items, gram), dtype = self._fixed, self._items.dtype
         dim, width = self._items.shape[1], padded_width(self._items.shape[1])
         weights = self._weights(histories)[histories.by_item] if self._recency else EVEN
@@ -329,9 +319,6 @@ class LeastSquaresFoldIn:
 
         The vector is `A^-1 (sum of w_j y_j over the history)`, so the item j adds
         `w_j y_j . A^-1 vector`.
-
-        Raises:
-            DivergenceError: The ridge is too small.
         """
         (_, gram), (_, dim) = self._fixed, self._items.shape
         width = padded_width(dim)

@@ -45,7 +45,7 @@ from transcf.models.registry import HOMES, distributable, preset
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
-    Trend,
+    ManualTrend,
     WithItemOffsets,
     is_automatic,
     restored,
@@ -197,21 +197,12 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         return issubclass(cls._settings_class, IterationSettings)
 
     def _chooses(self, timed: bool) -> bool:
-        """Whether `fit` chooses something on validation data, such as the epoch or the trend.
-
-        Args:
-            timed: Whether events have times.
-        """
+        """Whether `fit` chooses something on validation data, such as the epoch or the trend."""
         return self._has_epochs() or (timed and is_automatic(self.settings))
 
     @classmethod
     def _read_params(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
-        """Return parameters as settings take them: old names replaced, values in their groups.
-
-        Args:
-            params: As given.
-            base: Settings with the other values of a group; None takes the defaults.
-        """
+        """Return parameters as settings take them: old names replaced, values in their groups."""
         if not params.keys() <= cls._param_names():
             from transcf.models.aliases import current_params
 
@@ -296,9 +287,13 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             >>> model.refit(log).report_["interactions"]
             3000
         """
-        before, options = self._own(), options or FitOptions()
+        before, options = self._without_trend(), options or FitOptions()
         trend, log = trend_of(self._fitted()), _log_of(log, options)
-        return self._fit(log, None, options, self.best_epoch_, before, trend)
+        chosen = self.report_.get("trend")
+        self._fit(log, None, options, self.best_epoch_, before, trend)
+        if trend is None and chosen is not None:
+            self.report_["trend"] = chosen  # why there is none
+        return self
 
     def _fit(
         self,
@@ -319,7 +314,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             )
         started, trend, hint = clock(), None, self._divergence_hint
         if isinstance(train, Interactions):
-            known, trend = TrainingData.of(train), Trend.of(train, self.settings)
+            known, trend = TrainingData.of(train), ManualTrend.of(train, self.settings)
         else:
             from transcf.models.partitioned import check_weights, read_training_data
 
@@ -328,24 +323,20 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         if isinstance(self.settings, FactorSettings):
             hint = self.settings.divergence_hint(hint)
         run = TrainingRun(
-            self.name,
-            train,
-            known,
-            validation,
-            options,
+            self.name, train, known, validation, options,
             last_epoch=last_epoch,
             before=before,
-            previous=None if before is None else self.settings_,
-            trend=trend,
+            previous_settings=None if before is None else self.settings_,
+            manual_trend=trend,
             divergence_hint=hint,
             resumable=self._resumable_params,
-        )
+        )  # fmt: skip
         try:
-            enough = check_memory(self.name, self.settings, train.n_users, train.n_items)
-            with enough, use_threads(options.threads):
+            memory = check_memory(self.name, self.settings, train.n_users, train.n_items)
+            with memory, use_threads(options.threads):
                 learned = self._learn(run)
                 if run.ending is None:  # snapshots of epochs have it already
-                    learned = run.with_trend(learned)
+                    learned = run.with_manual_trend(learned)
                 if is_automatic(self.settings):
                     learned, run.report["trend"] = with_auto_trend(
                         learned, train, validation, kept_trend
@@ -365,14 +356,14 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
         """Set the fitted attributes; those of an earlier fit are removed."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, run.chosen or self.settings
+        self.learned_, self.settings_ = learned, run.resolved_settings or self.settings
         self.report_ = run.known.facts() | run.report
         self.report_["seconds"] = round(clock() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
         if run.ending is not None:
             self.history_, self.best_epoch_ = run.history, run.best_epoch
 
-    def _own(self) -> FittedScorer:
+    def _without_trend(self) -> FittedScorer:
         """Return what the model itself has learned, without the trend."""
         learned = self._fitted()
         return learned.inner if isinstance(learned, WithItemOffsets) else learned
@@ -521,12 +512,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
 
     @classmethod
     def _from_stored(cls, stored: StoredModel, folder: str | Path) -> Self:
-        """Return the model that was read from a folder.
-
-        Raises:
-            ParameterError: It is of another class.
-            ModelFileError: Its parameters or arrays are not those of its class.
-        """
+        """Return the model that was read from a folder."""
         if stored.kind != cls.__name__:
             raise ParameterError(
                 f"{folder} holds a {stored.kind}, not a {cls.__name__}: use {stored.kind}.load or "

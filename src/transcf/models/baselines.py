@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from abc import abstractmethod
+from typing import ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
 from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays, stored
+from transcf.kernels import Array
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import UNITS, AgeUnit
 from transcf.models.explain import Contributions
@@ -20,13 +23,33 @@ from transcf.models.training import TrainingRun
 from transcf.models.trend import recent_events
 from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
+S = TypeVar("S")
+
 
 @settings()
 class NoSettings:
     """No parameters."""
 
 
-class Popularity(Recommender[NoSettings]):
+class SameForAll(Recommender[S]):
+    """Base of the models whose scores are the same for all users."""
+
+    name: ClassVar[str]
+    _is_floor: ClassVar[bool] = True
+
+    @abstractmethod
+    def _scores(self, train: Interactions, counts: Array) -> Array:
+        """Return a score for each item, (n_items,), from a log and the users of each item."""
+
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        scores = self._scores(run.train, run.known.item_counts).astype(np.float32)
+        return self._restore({"item_scores": scores}, run.known, self.settings)
+
+    def _restore(self, arrays: Arrays, known: TrainingData, settings: S) -> FittedScorer:
+        return ItemScores(known, self.name, arrays)
+
+
+class Popularity(SameForAll[NoSettings]):
     """Items with most users come first.
 
     Formula: `score(u, i) = |N_i|`, the number of users of item i in training.
@@ -47,15 +70,10 @@ class Popularity(Recommender[NoSettings]):
     """
 
     name = "popularity"
-    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        scores = run.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, run.known, self.settings)
-
-    def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
-        return ItemScores(known, self.name, arrays)
+    def _scores(self, train: Interactions, counts: Array) -> Array:
+        return counts
 
 
 @settings()
@@ -65,13 +83,13 @@ class RecentPopularitySettings:
     half_life: float | None = setting(
         None,
         "Age at which an event counts half, in days or as a share of the log's events (`age_in`); "
-        "None takes 30 days, or 5 % of the events.",
+        "None takes 30 days, or 2 % of the events.",
         above=0,
     )
     age_in: AgeUnit = setting("auto", f"What it counts in: {UNITS}.")
 
 
-class RecentPopularity(Recommender[RecentPopularitySettings]):
+class RecentPopularity(SameForAll[RecentPopularitySettings]):
     """Recent popularity: older events count less. The baseline of timed data.
 
     Formula: `score(u, i) = sum over the events of item i of 2^(-age / half_life)`. Without
@@ -94,21 +112,15 @@ class RecentPopularity(Recommender[RecentPopularitySettings]):
     """
 
     name = "recent-popularity"
-    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(RecentPopularitySettings)
+    #: The default half-life is shorter.
+    _revision: ClassVar[int] = 2
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        recent = recent_events(run.train, self.settings.half_life, self.settings.age_in)
-        scores = recent.astype(np.float32)
-        return self._restore({"item_scores": scores}, run.known, self.settings)
-
-    def _restore(
-        self, arrays: Arrays, known: TrainingData, settings: RecentPopularitySettings
-    ) -> FittedScorer:
-        return ItemScores(known, self.name, arrays)
+    def _scores(self, train: Interactions, counts: Array) -> Array:
+        return recent_events(train, self.settings.half_life, self.settings.age_in, share=0.02)
 
 
-class InversePopularity(Recommender[NoSettings]):
+class InversePopularity(SameForAll[NoSettings]):
     """Items with fewest users come first: a probe for biased protocols.
 
     Formula: `score(u, i) = -|N_i|`. It is useless, yet it wins under sampled protocols whose
@@ -130,15 +142,10 @@ class InversePopularity(Recommender[NoSettings]):
     """
 
     name = "inverse-popularity"
-    _is_floor: ClassVar[bool] = True
     __init__ = init_from_params(NoSettings)
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        scores = -run.known.item_counts.astype(np.float32)
-        return self._restore({"item_scores": scores}, run.known, self.settings)
-
-    def _restore(self, arrays: Arrays, known: TrainingData, settings: NoSettings) -> FittedScorer:
-        return ItemScores(known, self.name, arrays)
+    def _scores(self, train: Interactions, counts: Array) -> Array:
+        return -counts.astype(np.float32)
 
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -206,7 +213,6 @@ class Streams(FittedScorer):
         return {"user_keys": self.keys}
 
     def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
         items = np.arange(len(self.known.items), dtype=np.int32)
         scores = np.empty((len(users), len(items)), dtype=np.float32)
         for row, key in enumerate(self.keys[users]):  # one row at a time bounds memory
@@ -214,7 +220,6 @@ class Streams(FittedScorer):
         return scores
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
         return _scores(self.keys[users], items)
 
     def fold_in(self, histories: Histories) -> Scorer:

@@ -10,32 +10,58 @@ Values are numbers, words in quotes, True, False and None. No text is ever evalu
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from transcf.data.interactions import Interactions
-from transcf.errors import DataError, DivergenceError, ParameterError, shown
-from transcf.io.tensors import Arrays
+from transcf.data.csr import Histories
+from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions, Mask
+from transcf.errors import (
+    DataError,
+    DivergenceError,
+    ParameterError,
+    UnsupportedError,
+    shown,
+)
+from transcf.io.tensors import Arrays, stored
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
-from transcf.models.blended import Blended, best_weights
+from transcf.models.explain import Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.trend import trend_of, typical_spread
+from transcf.parallel import use_threads
+from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.sums import SumView
 
-#: Most users of a full ranking that weights are chosen by, unless a sample was given.
-_USERS = 10_000
+Floats: TypeAlias = npt.NDArray[np.float64]
+P = TypeVar("P")
+
 _BLEND, _SEED = "blend", "random_state"
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
 _PART = re.compile(
     r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""",
 )
+#: Most users of a full ranking that weights are chosen by, unless a sample was given.
+_USERS = 10_000
+#: Scores with a smaller spread are all equal, and are not divided by it.
+_LEAST_SPREAD = float(np.finfo(np.float32).tiny)
+#: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
+_STEPS, _ROUNDS = 20, 10
+#: Memory for the scores of all parts during the search, in bytes.
+_CACHE_BYTES = 512 * 2**20
+
+
+# -- the parts as text -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -49,11 +75,8 @@ class Part:
     def of(cls, model: Recommender[Any]) -> Part:
         """Return the part of a fitted model, with the settings of its fit."""
         name, params = name_and_params(type(model)(**params_of(model.settings_)))
-        plain = {
-            key: value.item() if isinstance(value, np.generic) else value
-            for key, value in params.items()
-        }
-        return cls(name, plain)
+        numbers = {key: value.item() for key, value in params.items() if hasattr(value, "item")}
+        return cls(name, params | numbers)
 
     def make(self, random_state: int) -> Recommender[Any]:
         """Make the model, with this seed unless the part sets its own."""
@@ -73,10 +96,6 @@ def read_parts(text: str) -> tuple[Part, ...]:
     Raises:
         ParameterError: The text, a model, a parameter or a value is not valid; a part is a blend,
             or the same as another.
-
-    Example:
-        >>> [str(part) for part in read_parts("EASE + bpr( dim=8 )")]
-        ['ease', 'bpr(dim=8)']
     """
     parts: list[Part] = []
     place, joined = 0, True
@@ -86,24 +105,18 @@ def read_parts(text: str) -> tuple[Part, ...]:
             rest = text[place:].strip()
             wrong = f"from {shown(rest)} on it is not understood" if rest else "nothing follows"
             raise ParameterError(f"{wrong}, where a model is expected.")
-        parts.append(_part(found[1], found[2] or "()"))
+        name = canonical_name(found[1])
+        if name == _BLEND:
+            raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
+        part = Part(name, _params(name, found[2] or "()"))
+        part.make(0)._check_params()
+        if part in parts:
+            raise ParameterError(f"{part} is there twice: leave one out, or set it otherwise.")
+        parts.append(part)
         place, joined = found.end(), found[3] == "+"
     if len(parts) < 2:
         raise ParameterError(f"{parts[0]} alone is no blend: name another part.")
-    for number, part in enumerate(parts):
-        if part in parts[:number]:
-            raise ParameterError(f"{part} is there twice: leave one out, or set it otherwise.")
     return tuple(parts)
-
-
-def _part(name: str, values: str) -> Part:
-    """Return a checked part from a name and what is in parentheses after it."""
-    name = canonical_name(name)
-    if name == _BLEND:
-        raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
-    part = Part(name, _params(name, values))
-    part.make(0)._check_params()
-    return part
 
 
 def _params(name: str, values: str) -> dict[str, Any]:
@@ -123,6 +136,9 @@ def _params(name: str, values: str) -> dict[str, Any]:
             "numbers, words in quotes, True, False or None."
         ) from error
     return params
+
+
+# -- the model ---------------------------------------------------------------------------------
 
 
 @settings()
@@ -219,32 +235,29 @@ class Blend(Recommender[BlendSettings]):
         return blend
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        parts = self._parts()
-        before: Sequence[FittedScorer | None] = [None] * len(parts)
-        epochs = [0] * len(parts)  # validation data choose them
-        if isinstance(run.before, Blended):
-            if parts != read_parts(self.settings_.parts):
-                raise ParameterError(
-                    f"Blend: parts={shown(self.settings.parts)} are not those that weights were "
-                    "chosen for, so that refit has none: use fit."
-                )
-            before, epochs = run.before.parts, run.before.best_epochs.tolist()
+        parts, before = read_parts(self.settings.parts), run.before
+        if isinstance(before, Blended) and parts != read_parts(self.settings_.parts):
+            raise ParameterError(
+                f"Blend: parts={shown(self.settings.parts)} are not those that weights were "
+                "chosen for, so that refit has none: use fit."
+            )
         if run.validation is not None:  # shared by all parts, so that it is prepared once
             from transcf.evaluation.validation import as_validation
 
             run = replace(run, validation=as_validation(run.train, run.validation))
         models: list[Recommender[Any]] = []
-        for number, (part, epoch, old) in enumerate(zip(parts, epochs, before, strict=True), 1):
+        for place, part in enumerate(parts):
             options, model = run.options, part.make(self.settings.random_state)
             if options.checkpoint is not None:
-                folder = options.checkpoint / f"{number}-{part.name}"
+                folder = options.checkpoint / f"{place + 1}-{part.name}"
                 options = replace(options, checkpoint=folder)
+            epoch, trend = None, None  # validation data choose them
+            if isinstance(before, Blended):
+                epoch, trend = int(before.best_epochs[place]) or None, trend_of(before.parts[place])
             try:
-                model._fit(
-                    run.train, run.validation, options, epoch or None, kept_trend=trend_of(old)
-                )
+                model._fit(run.train, run.validation, options, epoch, kept_trend=trend)
             except DivergedRunError as error:  # one part is not a blend
-                raise DivergenceError(f"Part {number} of the blend: {error}") from error
+                raise DivergenceError(f"Part {place + 1} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":
                 raise KeyboardInterrupt  # one part is not a blend
             models.append(model)
@@ -264,36 +277,39 @@ class Blend(Recommender[BlendSettings]):
             from transcf.evaluation.validation import as_validation
 
             judge = as_validation(run.train, run.validation).sampled(_USERS)
-            weights, figure = best_weights(judge, self.name, learned, spreads)
+            weights, figure = _best_weights(judge, self.name, learned, spreads)
             run.report["validation"] = {judge.metric: figure}
-        names, epochs = list(map(str, self._parts())), [model.best_epoch_ for model in models]
-        run.report["weights"] = {
-            name: round(weight, 4) for name, weight in zip(names, weights.tolist(), strict=True)
-        }
-        run.report["best_epochs"] = {
-            name: epoch for name, epoch in zip(names, epochs, strict=True) if epoch is not None
-        }
-        kept = np.array([epoch or 0 for epoch in epochs], np.int64)
+        names = [str(part) for part in read_parts(self.settings.parts)]
+        epochs = {name: model.best_epoch_ for name, model in zip(names, models, strict=True)}
+        rounded = [round(weight, 4) for weight in weights.tolist()]
+        run.report["weights"] = dict(zip(names, rounded, strict=True))
+        run.report["best_epochs"] = {n: epoch for n, epoch in epochs.items() if epoch is not None}
+        kept = np.array([epoch or 0 for epoch in epochs.values()], np.int64)
         return Blended(run.known, self.name, learned, weights, spreads, kept)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: BlendSettings
     ) -> FittedScorer:
-        parts = read_parts(settings.parts)
-        restore = [part.make(settings.random_state)._restore_with_offsets for part in parts]
-        return Blended.from_arrays(arrays, known, self.name, restore)
-
-    def _parts(self) -> tuple[Part, ...]:
-        return read_parts(self.settings.parts)
+        parts = []
+        for number, part in enumerate(read_parts(settings.parts), start=1):
+            prefix, model = f"part{number}.", part.make(settings.random_state)
+            own = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            parts.append(model._restore_with_offsets(own, known))
+        shape = (len(parts),)
+        weights = stored(arrays, "weights", np.float64, shape)
+        spreads = stored(arrays, "spreads", np.float64, shape)
+        epochs = stored(arrays, "best_epochs", np.int64, shape)
+        if not (weights >= 0).all() or not np.isclose(weights.sum(), 1):
+            raise ValueError(f"weights should be shares of 1 and are {weights.tolist()}")
+        return Blended(known, self.name, parts, weights, spreads, epochs)
 
 
 def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
     """Raise a `DataError` unless two models were fitted on the same interactions."""
     one, two = first.learned_.known, other.learned_.known
-    same_ids = one is two or (one.users == two.users and one.items == two.items)
-    same = one is two or (
-        same_ids
-        and one.timed == two.timed
+    same_ids = one.users == two.users and one.items == two.items
+    same = same_ids and (
+        one.timed == two.timed
         and np.array_equal(one.seen.indptr, two.seen.indptr)
         and np.array_equal(one.histories.items, two.histories.items)
     )
@@ -303,3 +319,200 @@ def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
             f"{first.name} and {other.name} were fitted on different {what} and cannot be blended: "
             "fit both on the same interactions, in the same order."
         )
+
+
+# -- what it has learned -----------------------------------------------------------------------
+
+
+class Blended(FittedScorer):
+    """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
+
+    Weights are not negative and add up to 1; parts of weight 0 are kept and not computed. The
+    epoch of a part without epochs is 0. All three arrays are (n_parts,).
+    """
+
+    def __init__(
+        self, known: TrainingData, name: str, parts: Sequence[FittedScorer], weights: Floats,
+        spreads: Floats, best_epochs: npt.NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        super().__init__(known, name)
+        self.parts, self.weights, self.spreads = tuple(parts), weights, spreads
+        self.best_epochs = best_epochs
+
+    def arrays(self) -> Arrays:
+        """Return weights, spreads and epochs, and the arrays of the parts as `part1.NAME`."""
+        own = {"weights": self.weights, "spreads": self.spreads, "best_epochs": self.best_epochs}
+        return own | {
+            f"part{number}.{name}": array
+            for number, part in enumerate(self.parts, start=1)
+            for name, array in part.arrays().items()
+        }
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the parts, their weights and their spreads."""
+        return {"parts": self.parts, "weights": self.weights, "spreads": self.spreads}
+
+    @cached_property
+    def _weighted(self) -> list[tuple[FittedScorer, float]]:
+        return _weighted_parts(self.parts, self.weights, self.spreads)
+
+    @cached_property
+    def _view(self) -> SumView:
+        return self._sum(lambda part: part)
+
+    def _delegate(self) -> Scorer:
+        return self._view
+
+    def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
+        """Return the weighted sum of a scorer of each part."""
+        scorers = tuple(scorer_of(part) for part, _ in self._weighted)
+        return SumView(self.name, scorers, tuple(factor for _, factor in self._weighted))
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Score all items for new users, as every part does."""
+        return self._sum(lambda part: part.fold_in(histories))
+
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories, as every part does."""
+        return self._sum(lambda part: part.with_histories(histories))
+
+    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
+        """Fold in new users with steps of training, in the parts that support them."""
+        trained: list[Scorer] = []
+
+        def place(part: FittedScorer) -> Scorer:
+            try:
+                trained.append(part.fold_in_with_sgd(histories, steps))
+            except UnsupportedError:
+                return part.fold_in(histories)
+            return trained[-1]
+
+        view = self._sum(place)
+        return view if trained else super().fold_in_with_sgd(histories, steps)
+
+    def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
+        """Return what each part adds to the score."""
+        row, rows = (0 if user is None else user), np.array([item], np.int32)
+        alone = Histories.of([history], len(self.known.items))
+        added: dict[str, float] = {}
+        for part, factor in self._weighted:
+            scorer = part.fold_in(alone) if user is None else part
+            score = float(scorer.scores(np.array([row], np.int32), rows)[0])
+            is_taken = part.name in added
+            added[f"{part.name} {len(added) + 1}" if is_taken else part.name] = factor * score
+        listed = ", ".join(f"{name} {value:+.3g}" for name, value in added.items())
+        return Remarks((f"What each part adds to the score: {listed}.",), {"parts": added})
+
+    def item_similarity(self) -> Scorer:
+        """Return that of the part with the largest weight, of those that have one."""
+        return self._of_first(lambda part: part.item_similarity(), super().item_similarity)
+
+    def user_similarity(self) -> Scorer:
+        """Return that of the part with the largest weight, of those that have one."""
+        return self._of_first(lambda part: part.user_similarity(), super().user_similarity)
+
+    def _of_first(
+        self, similarity_of: Callable[[FittedScorer], Scorer], otherwise: Callable[[], Scorer]
+    ) -> Scorer:
+        for place in np.argsort(-self.weights, kind="stable")[: len(self._weighted)]:
+            try:
+                return similarity_of(self.parts[place])
+            except UnsupportedError:
+                continue
+        return otherwise()
+
+
+def _weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list[tuple[P, float]]:
+    """Return the parts with a weight above 0, each with the factor of its scores."""
+    factors = weights / np.where(spreads > _LEAST_SPREAD, spreads, 1.0)
+    listed = zip(parts, weights.tolist(), factors.tolist(), strict=True)
+    return [(part, factor) for part, weight, factor in listed if weight > 0]
+
+
+class CachedScorer(Scorer):
+    """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
+
+    name: str
+    rankable: Mask
+
+    def __init__(self, scorer: Scorer, room: int) -> None:
+        self._scorer, self._left = scorer, room
+        self.name, self.rankable = scorer.name, scorer.rankable
+        self._kept: dict[bytes, Scores] = {}
+
+    def _score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._cached(lambda: self._scorer.scores(users), users)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self._cached(lambda: self._scorer.scores(users, items), users, items)
+
+    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
+        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
+        if key in self._kept:
+            return self._kept[key]
+        with use_threads(1):  # the last digits depend on threads, and might change the weights
+            scores = score()
+        if scores.nbytes <= self._left:
+            self._kept[key] = scores
+            self._left -= scores.nbytes
+        return scores
+
+
+# -- the choice of weights ---------------------------------------------------------------------
+
+
+def _best_weights(
+    judge: Callable[[SumView], float], name: str, parts: Sequence[Scorer], spreads: Floats
+) -> tuple[Floats, float]:
+    """Return the weights with the best metric of `judge`, and the metric."""
+    cached = [CachedScorer(part, _CACHE_BYTES // len(parts)) for part in parts]
+
+    def metric(weights: Floats) -> float:
+        scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
+        return judge(SumView(name, scorers, factors))
+
+    return search(metric, len(parts))
+
+
+def search(metric: Callable[[Floats], float], n_parts: int) -> tuple[Floats, float]:
+    """Find the weights with the best metric by coordinate search.
+
+    From equal weights on, each part in turn is given every share from 0 to 1 while the others
+    share the rest in proportion. Of equal metrics the share nearest to the current one wins. For
+    two parts this tries all weights.
+    """
+    known: dict[tuple[float, ...], float] = {}
+
+    def metric_of(weights: Floats) -> float:
+        key = tuple(weights.round(9).tolist())
+        if key not in known:
+            known[key] = metric(weights)
+        return known[key]
+
+    weights = np.full(n_parts, 1 / n_parts)
+    best = metric_of(weights)
+    for _ in range(_ROUNDS):
+        before = best
+        for part in range(n_parts):
+            start, shares = weights, np.arange(_STEPS + 1) / _STEPS
+            for share in shares[np.argsort(np.abs(shares - start[part]), kind="stable")]:
+                trial = _with_share(start, part, float(share))
+                if metric_of(trial) > best:
+                    weights, best = trial, metric_of(trial)
+        if best == before:
+            break
+    return weights, best
+
+
+def _with_share(weights: Floats, part: int, share: float) -> Floats:
+    """Give one part a share, and the rest to the others in proportion to their weights."""
+    others = weights.copy()
+    others[part] = 0.0
+    if not others.any():
+        others[:] = 1.0
+        others[part] = 0.0
+    changed: Floats = (1 - share) * others / others.sum()
+    changed[part] = share
+    return changed

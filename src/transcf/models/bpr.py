@@ -46,6 +46,21 @@ class BPRSettings(TripleSettings):
         return replace(self, epochs=epochs, bias_regularization=weight)
 
 
+class LogisticSolver(PairwiseSolver[BPRSettings]):
+    """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
+
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
+        settings = self._settings
+        bias_rate = rate * settings.item_bias
+        assert settings.bias_regularization is not None, "a fit resolves it"
+        return LogisticRates(
+            learning_rate=number(rate),
+            keep=number(1 - rate * settings.regularization),
+            bias_rate=number(bias_rate),
+            bias_keep=number(1 - bias_rate * settings.bias_regularization),
+        )
+
+
 class BPR(Recommender[BPRSettings]):
     """Bayesian personalized ranking: matrix factorization that ranks positive items first.
 
@@ -87,34 +102,17 @@ class BPR(Recommender[BPRSettings]):
     #: The learning rate decays, and defaults depend on the data.
     _revision: ClassVar[int] = 2
     _supports_distributed: ClassVar[bool] = True
+    _solver: ClassVar[type[LogisticSolver]] = LogisticSolver
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
         settings = run.resolved(self.settings)
-        solver = run.solver(self._solver(), run.problem(settings), settings)
+        solver = run.solver(self._solver, run.problem(settings), settings)
         return run.run(solver, settings, self._restore)
-
-    def _solver(self) -> type[LogisticSolver]:
-        return LogisticSolver
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)
         bias = stored_bias(arrays, known) if settings.item_bias else None
         return Factors(known, self.name, *vectors, HistoryMap(known, *vectors), bias=bias)
-
-
-class LogisticSolver(PairwiseSolver[BPRSettings]):
-    """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
-
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
-        settings = self._settings
-        bias_rate = rate * settings.item_bias
-        assert settings.bias_regularization is not None, "a fit resolves it"
-        return LogisticRates(
-            learning_rate=number(rate),
-            keep=number(1 - rate * settings.regularization),
-            bias_rate=number(bias_rate),
-            bias_keep=number(1 - bias_rate * settings.bias_regularization),
-        )
 
 
 @settings()
@@ -127,6 +125,31 @@ class AoBPRSettings(BPRSettings):
         above=0,
         high=10,
     )
+
+
+class AdaptiveSolver(LogisticSolver):
+    """The solver of BPR with negatives from the top of rankings by single factors.
+
+    A block of items, a random part of all, has its own rankings. They are updated once in I log I
+    triples (I items), as in the paper, but at least once per epoch and at most once per round.
+    """
+
+    _settings: AoBPRSettings
+
+    def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
+        rates, share = super()._rates(number, rate)._asdict(), self._settings.rank_share
+        return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
+
+    def _cuts(self) -> list[int]:
+        n_active = len(self._problem.active_items)
+        per_update = n_active * max(1.0, np.log2(n_active))
+        return self._layout.cuts(max(1, int(self._layout.triples / per_update)))
+
+    def _prepare(self) -> Rankings:
+        vectors = self._views()[1]
+        rankings = np.zeros(vectors.shape[::-1], np.int32)
+        rank_by_factors(self._rows.items, self._dim, self._builder.strata.starts, rankings)
+        return Rankings(rankings, vectors.std(axis=0, dtype=np.float64).astype(self._dtype))
 
 
 class AoBPR(BPR):
@@ -158,32 +181,4 @@ class AoBPR(BPR):
 
     name = "AoBPR"
     __init__ = init_from_params(AoBPRSettings)
-
-    def _solver(self) -> type[LogisticSolver]:
-        return AdaptiveSolver
-
-
-class AdaptiveSolver(LogisticSolver):
-    """The solver of BPR with negatives from the top of rankings by single factors.
-
-    A block has its own rankings. Its items are a random part of all, so a rank in the block counts
-    for the same share of all items. The rankings are updated once in I log I triples (I items), as
-    in the paper, but at least once per epoch and at most once per round.
-    """
-
-    _settings: AoBPRSettings
-
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
-        rates, share = super()._rates(number, rate)._asdict(), self._settings.rank_share
-        return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
-
-    def _cuts(self) -> list[int]:
-        n_active = len(self._problem.active_items)
-        per_update = n_active * max(1.0, np.log2(n_active))
-        return self._layout.cuts(max(1, int(self._layout.triples / per_update)))
-
-    def _prepare(self) -> Rankings:
-        vectors = self._views()[1]
-        rankings = np.zeros(vectors.shape[::-1], np.int32)
-        rank_by_factors(self._rows.items, self._dim, self._builder.strata.starts, rankings)
-        return Rankings(rankings, vectors.std(axis=0, dtype=np.float64).astype(self._dtype))
+    _solver = AdaptiveSolver

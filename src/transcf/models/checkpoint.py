@@ -1,6 +1,6 @@
 """States of a training run, and checkpoints from which it resumes with the same bits.
 
-A checkpoint is one file, replaced atomically. Tensors of other processes (`RemoteState`) are
+A checkpoint is one file, replaced atomically. Tensors of other processes are
 written by these processes, in part files next to the checkpoint. The checkpoint is written last and
 names a complete set of parts; other parts are ignored.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
-from transcf.models.training import Trainable
+from transcf.models.training import State, Trainable, state_of
 
 FILE_NAME = "checkpoint.safetensors"
 #: How the names of parts begin.
@@ -37,56 +37,6 @@ class PartFile:
 
     name: str
     digest: str
-
-
-class RemoteState(Protocol):
-    """Tensors that other processes have."""
-
-    def write(self, folder: Path) -> Sequence[PartFile]:
-        """Write them in parts, once; tensors that are in several parts are joined in order."""
-
-
-#: What the next epoch depends on.
-State: TypeAlias = Arrays | RemoteState
-
-
-@runtime_checkable
-class DistributedTrainable(Trainable, Protocol):
-    """A trainable whose work is done by other processes; `tensors` gathers theirs, which is slow.
-
-    The processes check that numbers are finite: the loss of an epoch is NaN if any is not.
-    """
-
-    def state(self) -> RemoteState:
-        """Return a reference to the present state; later epochs do not change it."""
-
-    def load_state(self, state: Any) -> None:
-        """Restore what `state` returned."""
-
-    def watch(self, show: Callable[[str], None]) -> None:
-        """Report the progress within epochs from now on."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return figures for the report, JSON values only."""
-
-    def close(self) -> None:
-        """End the processes."""
-
-
-def state_of(trainable: Trainable, copied: bool = False) -> State:
-    """Return the present state; later epochs do not change a copy."""
-    if isinstance(trainable, DistributedTrainable):
-        return trainable.state()
-    found = trainable.tensors()
-    return {name: tensor.copy() for name, tensor in found.items()} if copied else found
-
-
-def restore(trainable: Trainable, state: State) -> None:
-    """Continue from a state."""
-    if isinstance(state, dict):
-        trainable.load_tensors(state)
-    elif isinstance(trainable, DistributedTrainable):
-        trainable.load_state(state)
 
 
 @dataclass(frozen=True)
@@ -161,11 +111,7 @@ class CheckpointFile:
         self._last_write = time.monotonic()
 
     def read(self) -> Checkpoint | None:
-        """Return the stored state, None if there is none.
-
-        Raises:
-            ModelFileError: The file is damaged or belongs to another run.
-        """
+        """Return the stored state, None if there is none."""
         try:
             about, arrays = tensors.read_with_about(self.path)
             state = json.loads(about)

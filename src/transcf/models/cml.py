@@ -105,11 +105,7 @@ class CML(Recommender[CMLSettings]):
 
 
 class HingeSolver(PairwiseSolver[CMLSettings]):
-    """Steps on `w [margin + |x_u - y_i|^2 - |x_u - y_j|^2]_+` with L2 regularization.
-
-    The covariance of all vectors changes slowly: its gradient is taken once at the end of an epoch,
-    for all triples together. After that all vectors are projected into the unit ball.
-    """
+    """Steps on the loss; the slow covariance of all vectors follows at the end of an epoch."""
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
         settings = self._settings

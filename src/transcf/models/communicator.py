@@ -3,12 +3,22 @@
 A solver uses a communicator for everything that needs users of other processes. `Communicator` is
 that of a single process, whose collectives return their input; `transcf.distributed` has one for a
 cluster. Results are the same to the last bit.
+
+A class of solvers that can be spread over processes is called with (problem, settings), and in one
+of several processes also with `layout` and `comm`. It gets its vectors by `load_tensors` then, and
+its next epoch may change what `tensors` has returned. Tensors whose names begin with `user_vectors`
+have a row for each user of the process; all others are the same in all processes.
+
+- A problem has `user_indptr`, where the events of users start, and `part(first, end)`: the users
+  first..end-1, numbered from 0, or a `LazyShard` that reads them.
+- `layout(problem, settings)` of the class has groups of users that stay together: `groups`, where
+  they begin and the last one ends, `n_groups`, and `part(first, end)`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,55 +26,11 @@ from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import average_users, clear_means
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.models.training import Trainable
 
 #: Runs some rounds with the groups of users that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
 #: Reads the events of some users in the process that trains them.
 LazyShard: TypeAlias = Callable[[], Any]
-
-
-class Shardable(Protocol):
-    """What a solver learns from, of all users or of some."""
-
-    @property
-    def user_indptr(self) -> Array:
-        """Where the events of users start, (n_users + 1,)."""
-
-    def part(self, first: int, end: int) -> Shardable | LazyShard:
-        """Return the users first..end-1, numbered from 0."""
-
-
-class ShardLayout(Protocol):
-    """Groups of users that stay together, whatever the number of processes."""
-
-    @property
-    def groups(self) -> Array:
-        """Where the groups of users begin, and where the last one ends, (n_groups + 1,)."""
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, and so the largest useful number of processes."""
-
-    def part(self, first: int, end: int) -> Self:
-        """Return the groups first..end-1, with their users numbered from 0."""
-
-
-class DistributedSolver(Protocol):
-    """A class of solvers of which several processes can each train some groups of users.
-
-    Tensors whose names begin with `user_vectors` have a row for each user of the process; all
-    others are the same in all processes. A solver with a communicator gets its vectors by
-    `load_tensors` before it trains, and its next epoch may change what `tensors` has returned.
-    """
-
-    def __call__(
-        self, problem: Any, settings: Any, /, *, layout: Any = None, comm: Any = None
-    ) -> Trainable:
-        """Return a solver for all users, or for some groups of them with a communicator."""
-
-    def layout(self, problem: Any, settings: Any, /) -> ShardLayout:
-        """Return the groups of users."""
 
 
 class Progress(NamedTuple):
@@ -103,22 +69,13 @@ class Communicator:
     def run_rounds(
         self, run: RunRounds, rows: PackedRows[Any], strata: Strata, rounds: Rounds
     ) -> None:
-        """Run rounds, after which the item rows are the same in all processes.
-
-        Args:
-            run: Runs some rounds with the own groups, and changes the rows.
-            rows: Rows of users and items.
-            strata: Blocks of items in the rows.
-            rounds: The rounds.
-        """
+        """Run rounds with the own groups; then the item rows are the same in all processes."""
         run(rounds)
 
     def all_gather(self, own: Array, rows: Sequence[int] | None = None) -> list[Array]:
         """Return the arrays of all processes by rank.
 
-        Args:
-            own: The array of this process; others may differ in their number of rows.
-            rows: Number of rows of each process; None exchanges these numbers first.
+        `rows` are their numbers of rows; None exchanges these numbers first.
         """
         return [own]
 

@@ -186,7 +186,7 @@ class EALS(Recommender[EALSSettings]):
             (3, 4)
         """
         self._check_growing()
-        log, learned, settings = as_interactions(log), self._own(), self.settings_
+        log, learned, settings = as_interactions(log), self._without_trend(), self.settings_
         assert isinstance(learned, Factors), "eALS learns nothing else"
         growth = Growth.of(learned.known, log)
         seed = [settings.random_state, self.additions_ + 1]
@@ -226,11 +226,7 @@ def objective(regularization: float, item_weights: Array, user_counts: Array) ->
 def learn_log(
     learned: Factors, growth: Growth, log: Interactions, settings: EALSSettings, seed: list[int]
 ) -> Arrays:
-    """Learn from new events of a log, oldest first (in the order of the log without times).
-
-    Returns:
-        The larger arrays; only vectors of users and items with new events have changed.
-    """
+    """Return the arrays after learning from new events of a log, oldest first."""
     dtype: np.dtype[Any] = learned.users.dtype
     generator = np.random.default_rng(seed)
     seen, item_weights = learned.known.seen, learned.extras["item_weights"]
@@ -246,8 +242,10 @@ def learn_log(
     new_items = (np.diff(by_item[0]) > 0) & ~known_items
     missing = growth.of_items(item_weights)
     missing[new_items] = float(item_weights[learned.rankable].mean(dtype=np.float64))
-    users = _started(growth.of_users(learned.users), new_users, generator)
-    items = _started(growth.of_items(learned.items), new_items, generator)
+    users, items = growth.of_users(learned.users), growth.of_items(learned.items)
+    for vectors, new in ((users, new_users), (items, new_items)):
+        size = np.count_nonzero(new), vectors.shape[1]
+        vectors[new] = _START * generator.standard_normal(size)
     width, dim = padded_width(users.shape[1]), users.shape[1]
     flat_users, flat_items = padded(users), padded(items)
     user_gram = weighted_gram(flat_users, width, known_users.astype(dtype))
@@ -276,12 +274,6 @@ def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]
     is_new = turns[places] == 0
     turns[places[is_new]] = np.arange(np.count_nonzero(is_new))
     return order[is_new], turns
-
-
-def _started(vectors: Array, new: Array, generator: np.random.Generator) -> Array:
-    """Draw vectors of new users or items."""
-    vectors[new] = _START * generator.standard_normal((np.count_nonzero(new), vectors.shape[1]))
-    return vectors
 
 
 _Ways: TypeAlias = tuple[Array, Array, Array, Array]

@@ -38,7 +38,7 @@ class EASESettings(ItemWeightSettings):
         "regularization is small against the most popular items.",
     )
 
-    def room(self, users: int, items: int) -> MemoryEstimate:
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
         """Return the memory of the matrix and of the weights."""
         size = items**2 * (np.dtype(self.precision).itemsize + 4)
         return MemoryEstimate(
@@ -101,7 +101,7 @@ class EASE(Recommender[EASESettings]):
 
 
 def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Dense X'X, filled block by block so that no sparse product is held whole."""
+    """Return X'X, filled block by block so that no sparse product is held whole."""
     by_item, by_user = train.by_item.to_scipy(dtype), train.by_user.to_scipy(dtype)
     gram = np.empty((train.n_items, train.n_items), dtype=dtype)
     step = block_length(train.n_items)
@@ -136,8 +136,7 @@ def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: Interactio
 
 def _weights(inverse: npt.NDArray[Any]) -> Scores:
     """Turn the upper triangle of P, (n, n), into B in float32."""
-    n_items = len(inverse)
-    diagonal = inverse.diagonal().copy()
+    n_items, diagonal = len(inverse), inverse.diagonal().copy()
     _mirror(inverse)
     weights = np.empty((n_items, n_items), dtype=np.float32)
     for first in range(0, n_items, _COLUMNS):

@@ -45,11 +45,6 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
     """Return weights that halve with every half-life, 1 for the newest event: (n_events,) float64.
 
     Without timestamps all are 1. A half-life above 1 that is no number of days raises.
-
-    Example:
-        >>> from transcf import synthesize
-        >>> float(by_age(synthesize(), half_life=0.1).max())
-        1.0
     """
     times = log.timestamps
     if times is None:
@@ -169,11 +164,6 @@ class WeightSettings:
         default=EventWeights(), meaning="How much each event counts, see `transcf.EventWeights`."
     )
 
-    @property
-    def uses_times(self) -> bool:
-        """Whether anything depends on the times of events."""
-        return self.event_weights.uses_times
-
 
 @dataclass(frozen=True, eq=False)
 class InteractionWeights:
@@ -191,11 +181,7 @@ class InteractionWeights:
 
     @classmethod
     def of(cls, log: Interactions, given: EventWeights) -> InteractionWeights:
-        """Compute the weights of a log.
-
-        Raises:
-            DataError: `confidence` needs ratings that are missing or not positive.
-        """
+        """Compute the weights of a log."""
         factors = []
         if log.timestamps is not None and given.recency > 0:
             factors.append(by_place(log, given.recency))

@@ -232,16 +232,9 @@ def explanation(
     *,
     include_seen: bool,
 ) -> Explanation:
-    """Explain the score of an item; see `Answers.explain`.
+    """Explain the score of an item by `scorer`; see `Answers.explain`.
 
-    Args:
-        learned: The fitted scorer.
-        scorer: Scores the user, in the user's row or in row 0.
-        user: Row and id of the user; None for a history alone.
-        history: Item rows of the user, oldest first.
-        item: Id of the item.
-        top: Number of past items to show that drew it; half as many are shown that pushed it away.
-        include_seen: Whether an item of the history may be explained.
+    `user` has row and id; None for a history alone, which `scorer` has in row 0.
     """
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
         raise ParameterError(

@@ -1,7 +1,7 @@
 """Parameters that several models share, defaults that depend on the sizes of a log, and memory.
 
-Settings with a method `room` estimate the memory of a fit. The estimate is a lower bound, so
-nothing is refused that would have worked.
+The method `memory_estimate` of settings estimates the memory of a fit. The estimate is a lower
+bound, so nothing is refused that would have worked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FactorSettings:
     learning_rate: float = setting(0.05, "Step size.", above=0)
     init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
 
-    def room(self, users: int, items: int) -> MemoryEstimate:
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors."""
         return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
 
@@ -103,7 +103,7 @@ class LeastSquaresSettings(IterationSettings, WeightSettings):
 
     dim: int = setting(64, "Length of the vectors.", low=1)
 
-    def room(self, users: int, items: int) -> MemoryEstimate:
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors and the parts of a Gram matrix."""
         from transcf.models.alternation import GRAM_PARTS
 
@@ -132,11 +132,6 @@ class LogSizes:
     Attributes:
         users: Events of each user, all above 0.
         items: Events of each item, all above 0.
-
-    Example:
-        >>> sizes = LogSizes(np.array([3, 1]), np.array([2, 1, 1]))
-        >>> sizes.events, sizes.per_user, sizes.density
-        (4, 2.0, 0.6666666666666666)
     """
 
     users: Array
@@ -230,12 +225,9 @@ class MemoryEstimate:
 
 @contextmanager
 def check_memory(name: str, settings: Any, users: int, items: int) -> Iterator[None]:
-    """Check free memory before a fit, and convert a `MemoryError` during it.
-
-    Raises:
-        OutOfMemoryError: There is too little memory.
-    """
-    needed = settings.room(users, items) if hasattr(settings, "room") else None
+    """Check free memory before a fit, and convert a `MemoryError` during it."""
+    estimate = getattr(settings, "memory_estimate", None)
+    needed = None if estimate is None else estimate(users, items)
     free = free_memory()
     sizes = f"{users:,} users and {items:,} items"
     if needed is not None and free is not None and needed.size > free:

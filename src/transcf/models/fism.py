@@ -122,17 +122,11 @@ class FISM(Recommender[FISMSettings]):
         shape = (len(known.items), settings.dim)
         history = checked(arrays, "history_vectors", np.float32, shape)
         items = checked(arrays, "item_vectors", np.float32, shape)
+        fold, bias = HistorySums(history, settings.alpha), stored_bias(arrays, known)
         return Factors(
-            known,
-            self.name,
-            users=history_sums(known.seen, history, settings.alpha),
-            items=items,
-            fold=HistorySums(history, settings.alpha),
-            bias=stored_bias(arrays, known),
-            extras={"history_vectors": history},
-            stores_users=False,  # sums of history vectors
-            senders=history,
-        )
+            known, self.name, fold.of_sets(known.seen), items, fold, bias=bias, senders=history,
+            extras={"history_vectors": history}, stores_users=False,  # they follow from p
+        )  # fmt: skip
 
 
 class HistorySums:
@@ -143,21 +137,20 @@ class HistorySums:
 
     def __call__(self, histories: Histories) -> Scores:
         """Return the vectors of some histories, (n, dim)."""
-        return history_sums(histories.matrix, self._history, self._alpha)
+        return self.of_sets(histories.matrix)
+
+    def of_sets(self, by_user: Csr) -> Scores:
+        """Return the same for users given by sets of items."""
+        means = row_means(by_user.indptr, by_user.indices, self._history)
+        lengths = np.maximum(1, by_user.counts)[:, None]
+        sums: Scores = means * (lengths ** (1 - self._alpha)).astype(means.dtype)
+        return sums
 
     def terms(self, history: Rows, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return |N|^-alpha p_j . vector for each item j of a history: (n,)."""
         scale = float(len(history)) ** -self._alpha
         terms: npt.NDArray[np.float64] = scale * (self._history[history].astype(float) @ vector)
         return terms
-
-
-def history_sums(by_user: Csr, history: Scores, alpha: float) -> Scores:
-    """Return |N|^-alpha times the sum of p over the items N of each row, (n, dim)."""
-    means = row_means(by_user.indptr, by_user.indices, history)
-    lengths = np.maximum(1, by_user.counts)[:, None]
-    sums: Scores = means * (lengths ** (1 - alpha)).astype(means.dtype)
-    return sums
 
 
 class Training:
@@ -202,20 +195,14 @@ class Training:
         return EpochStats(loss / max(1, samples), samples)
 
     def visits(self, number: int) -> Visits:
-        """Return the users of an epoch in random order, each with its number of positives.
-
-        Where users have weights, the fractional part of a number is the chance of one more.
-        """
+        """Return the users of an epoch in random order, each with its number of positives."""
         settings, weights = self._settings, self._weights
         users = deal_items(self._users, settings.random_state, number)
-        own, rng = (
-            self._by_user.counts[users],
-            np.random.default_rng((settings.random_state, number)),
-        )
-        each = settings.samples_per_user
+        own, each = self._by_user.counts[users], settings.samples_per_user
+        rng = np.random.default_rng((settings.random_state, number))
         positives = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
         if not weights.is_even:
-            expected = positives * weights.of_users[users]
+            expected = positives * weights.of_users[users]  # a fraction is the chance of one more
             positives = np.floor(expected + rng.random(len(users))).astype(np.int64)
         within = np.empty(0, np.float32) if weights.is_even else weights.within_users
         return Visits(users, positives, rng.random(len(users)), within)

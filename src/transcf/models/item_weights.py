@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
 from transcf.models.explain import Contributions
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
-from transcf.retrieval.scorer import Scorer, Scores
+from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
 #: Most counts of pairs of items that are held at once before the largest are picked, 12 bytes each.
 _BLOCK_ENTRIES = 2**23
@@ -40,11 +41,6 @@ class ItemWeightSettings(WeightSettings):
     def scored_recency(self) -> float:
         """The recency of scored histories."""
         return self.event_weights.recency if self.history_recency is None else self.history_recency
-
-    @property
-    def uses_times(self) -> bool:
-        """Whether anything depends on the times of events."""
-        return super().uses_times or self.scored_recency > 0
 
 
 class ItemWeights(FittedScorer):
@@ -82,19 +78,14 @@ class ItemWeights(FittedScorer):
         return {"weights": self.weights}
 
     def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
         return self._score(self.known.histories, self.known.seen.take(users), users)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score new users by their items."""
-        from transcf.retrieval.scorer import BlockView
-
         owned = histories.matrix
-
-        def score(rows: Rows) -> Scores:
-            return self._score(histories, owned.take(rows), rows)
-
-        return BlockView(self.name, self.rankable, score)
+        return BlockView(
+            self.name, self.rankable, lambda rows: self._score(histories, owned.take(rows), rows)
+        )
 
     def _score(self, histories: Histories, owned: Csr, rows: Rows) -> Scores:
         """Score all items for some rows of histories; `owned` has their items as sets."""
@@ -120,14 +111,14 @@ class ItemWeights(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return the similarity of items by their weights."""
-        from transcf.retrieval.scorer import BlockView
+        likeness: Any = self._likeness
+        is_sparse = sp.issparse(likeness)
 
-        likeness = self._likeness
-        if isinstance(likeness, np.ndarray):
-            return BlockView(self.name, self.rankable, lambda rows: likeness[rows])
-        return BlockView(
-            self.name, self.rankable, lambda rows: likeness[rows].toarray(), sparse=True
-        )
+        def score(rows: Rows) -> Scores:
+            block: Scores = likeness[rows].toarray() if is_sparse else likeness[rows]
+            return block
+
+        return BlockView(self.name, self.rankable, score, sparse=is_sparse)
 
 
 def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
@@ -144,16 +135,17 @@ def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def largest(values: Array, n: int) -> Mask:
-    """Return a mask of the n largest positive values; of equal ones at the edge, the first."""
-    if np.count_nonzero(values) <= n:
-        positive: Mask = values > 0
-        return positive
-    edge = np.partition(values, len(values) - n)[len(values) - n]
-    mask: Mask = values > edge
-    equal = np.flatnonzero(values == edge)
-    mask[equal[: n - np.count_nonzero(mask)]] = True
-    return mask
+def largest(values: Array, indptr: Array, n: int) -> Mask:
+    """Return a mask of the n largest positive values of each row; of equal ones, the first."""
+    kept: Mask = values > 0
+    for start, stop in pairwise(indptr):
+        row = values[start:stop]
+        if np.count_nonzero(row) > n:
+            edge = np.partition(row, len(row) - n)[len(row) - n]
+            mask = row > edge
+            mask[np.flatnonzero(row == edge)[: n - np.count_nonzero(mask)]] = True
+            kept[start:stop] = mask
+    return kept
 
 
 def by_history(blocks: list[sp.csr_array]) -> sp.csr_array:

@@ -115,8 +115,6 @@ def _nearest(
     rows = first + np.repeat(np.arange(len(lengths)), lengths)
     similarity = shared.data / (norms[rows] * norms[shared.indices] + settings.shrinkage)
     similarity[rows == shared.indices] = 0.0
-    kept = np.zeros(len(similarity), dtype=bool)
-    for start, stop in zip(shared.indptr[:-1], shared.indptr[1:], strict=True):
-        kept[start:stop] = largest(similarity[start:stop], settings.n_neighbors)
+    kept = largest(similarity, shared.indptr, settings.n_neighbors)
     entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
     return sp.csr_array(entries, shape=shared.shape)

@@ -154,12 +154,7 @@ Rule: TypeAlias = Number | Choice | Flag | Text | Group
 
 
 def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:
-    """Return the error for a value that its rule does not allow.
-
-    Example:
-        >>> print(refusal("EASE", "regularization", -1, Number(low=0)))
-        EASE: regularization=-1 is not allowed; it must be a number of at least 0.
-    """
+    """Return the error for a value that its rule does not allow."""
     why = rule.objection(value) if isinstance(rule, Text) and isinstance(value, str) else ""
     return ParameterError(
         f"{owner}: {name}={shown(value)} is not allowed; it must be {rule}{why and f' ({why})'}."
@@ -177,12 +172,7 @@ def check_names(owner: str, names: Iterable[str], rules: Mapping[str, Rule]) -> 
 
 
 def parse(owner: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
-    """Read a value given as text (`--set name=text`) by its rule.
-
-    Example:
-        >>> parse("EASE", "regularization", "300", {"regularization": Number(low=0)})
-        300
-    """
+    """Read a value given as text (`--set name=text`) by its rule."""
     check_names(owner, [name], rules)
     value: Value = text
     if not isinstance(rules[name], Choice | Text):
@@ -292,11 +282,7 @@ def values_of(values: Any) -> dict[str, Any]:
 
 
 def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Take groups among parameters apart.
-
-    Raises:
-        ParameterError: A value is given by itself and in its group.
-    """
+    """Take groups among parameters apart."""
     found: dict[str, Any] = {}
     for name, value in params.items():
         own = params_of(value) if is_dataclass(value) else {name: value}
@@ -306,11 +292,7 @@ def flat_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nested_params(kind: type, params: Mapping[str, Any], base: Any = None) -> dict[str, Any]:
-    """Put values that belong to a group into it; `base` has settings with its other values.
-
-    Raises:
-        ParameterError: A value is given by itself and in its group.
-    """
+    """Put values that belong to a group into it; `base` has settings with its other values."""
     found = dict(params)
     for entry in fields_of(kind):
         rule = entry.metadata["rule"]

@@ -33,11 +33,7 @@ class PartitionedProblem(Problem):
 
     @classmethod
     def of_log(cls, log: PartitionedLog, settings: WeightSettings) -> PartitionedProblem:
-        """Take the counts of a log.
-
-        Raises:
-            UnsupportedError: The settings compare events of different users.
-        """
+        """Take the counts of a log."""
         check_weights(log, settings)
         # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
         longest = int(log.user_counts.max())
@@ -111,11 +107,7 @@ class PartitionedEvents(Events):
 
     @classmethod
     def of_log(cls, log: PartitionedLog, settings: MixtureSettings) -> PartitionedEvents:
-        """Take the counts of a log.
-
-        Raises:
-            UnsupportedError: Events have different weights, which depend on the mean of all.
-        """
+        """Take the counts of a log."""
         if settings.event_weights.recency and log.timed:
             raise UnsupportedError(
                 "recency weighs events by the mean of all in the mixture, and no process holds all "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -14,9 +14,19 @@ from transcf.data.ids import Id
 from transcf.errors import NotFittedError
 from transcf.models.explain import Explanation, explanation
 from transcf.models.fitted import FittedScorer
-
-if TYPE_CHECKING:
-    from transcf.models.tables import Fallback, Filters, OnUnknown
+from transcf.models.tables import (
+    Fallback,
+    Filters,
+    OnUnknown,
+    check_policy,
+    history_rows,
+    pair_scores,
+    recommendation_pieces,
+    recommendations,
+    session_recommendations,
+    similar,
+    user_rows,
+)
 
 
 class Answers:
@@ -73,14 +83,9 @@ class Answers:
             >>> model = EASE().fit(log)
             >>> model.recommend("bob", k=3, exclude=["z"])["item_id"].to_list()
             ['y']
-            >>> mine = {"ann": ["z"], "bob": ["x", "y"]}
-            >>> model.recommend(["ann", "bob"], items=mine)["item_id"].to_list()
-            ['z', 'y']
             >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
             [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
         """
-        from transcf.models.tables import recommendations
-
         filters = self._filters(exclude_seen, items, exclude, on_unknown)
         return recommendations(self._fitted(), users, k, filters)
 
@@ -107,7 +112,6 @@ class Answers:
             recs.parquet
         """
         from transcf.data.writing import check_file, write_pieces
-        from transcf.models.tables import recommendation_pieces
 
         target, filters = path_of(path), self._filters(exclude_seen, items, exclude, on_unknown)
         check_file(target)
@@ -135,17 +139,14 @@ class Answers:
             steps: Training steps for each session after it is folded in; for models that support
                 it (TransCF).
             exclude_seen: Whether to leave out the items of the history.
-            items: The only items to choose from (ids), or None for all.
-            exclude: Items never to choose (ids).
+            items: The only items to choose from, as in `recommend`, but for all sessions.
+            exclude: Items never to choose, likewise.
             on_unknown: What to do about items of a history that are unknown or have no training
                 interactions: "raise" an error or "skip" them. A history without any usable item
                 is an error, unless "popular" asks for popular items in that case.
 
-        Unknown ids in `items` and `exclude` are skipped; a warning says how many.
-
         Returns:
-            Table `item_id, score, rank`, ordered as in `recommend`, and with the column `source`
-            if `recommend` has it. Several sessions have a column `session_id` before these.
+            The table of `recommend` without users. Several sessions have a column `session_id`.
 
         Example:
             >>> from transcf import EASE, synthesize
@@ -157,16 +158,12 @@ class Answers:
             >>> model.recommend_for(carts, k=2)["session_id"].to_list()
             ['cart-7', 'cart-7', 'cart-9', 'cart-9']
         """
-        from transcf.models.tables import session_recommendations
-
         filters = self._filters(exclude_seen, items, exclude, on_unknown)
         return session_recommendations(self._fitted(), history, k, steps, filters)
 
     def _filters(
         self, exclude_seen: bool, items: Any, exclude: Any, on_unknown: Fallback
     ) -> Filters:
-        from transcf.models.tables import Filters
-
         return Filters.of(self._fitted().known.items, exclude_seen, items, exclude, on_unknown)
 
     def explain(
@@ -196,17 +193,11 @@ class Answers:
         Example:
             >>> import polars as pl
             >>> from transcf import ItemKNN, read_interactions
-            >>> log = read_interactions(pl.DataFrame({
-            ...     "user": ["ann", "ann", "bob", "bob", "cid", "cid", "dan"],
-            ...     "item": ["tea", "cup", "tea", "cup", "cup", "pot", "tea"]}))
-            >>> found = ItemKNN().fit(log).explain("ann", "pot")
-            >>> print(found.sentence)
+            >>> users, items = ["ann", "bob", "bob", "cid"], ["cup", "cup", "pot", "tea"]
+            >>> log = read_interactions(pl.DataFrame({"user": users, "item": items}))
+            >>> print(ItemKNN().fit(log).explain("ann", "pot").sentence)
             pot was drawn most by cup (+100 %).
-            >>> found.to_frame().columns
-            ['item_id', 'share', 'effect']
         """
-        from transcf.models.tables import user_rows
-
         learned = self._fitted()
         row = int(user_rows(learned, [user], "raise")[0])
         history = learned.known.histories[row]
@@ -235,8 +226,6 @@ class Answers:
             >>> len(model.explain_for([first, second], other).effects)
             2
         """
-        from transcf.models.tables import check_policy, history_rows
-
         learned = self._fitted()
         check_policy(on_unknown)
         rows = history_rows(learned, history, on_unknown)
@@ -255,8 +244,6 @@ class Answers:
             Table `user_id, item_id, score` in the order of the pairs; the score is null where
             the item or the user is known but has no training interactions.
         """
-        from transcf.models.tables import pair_scores
-
         return pair_scores(self._fitted(), pairs, on_unknown)
 
     def similar_items(
@@ -280,8 +267,6 @@ class Answers:
         Raises:
             UnsupportedError: The model has neither vectors nor weights of items.
         """
-        from transcf.models.tables import similar
-
         learned = self._fitted()
         return similar(learned, "item", learned.item_similarity(), items, k, on_unknown)
 
@@ -290,15 +275,8 @@ class Answers:
     ) -> pl.DataFrame:
         """Find the users most similar to some users, by the distance or cosine of their vectors.
 
-        Arguments are as for `similar_items`, with ids of users.
-
-        Returns:
-            Table `user_id, neighbor_id, score, rank`, best first; equal scores by id.
-
-        Raises:
-            UnsupportedError: The model has no vectors of users.
+        As `similar_items`, with ids of users; models without such vectors raise an
+        `UnsupportedError`.
         """
-        from transcf.models.tables import similar
-
         learned = self._fitted()
         return similar(learned, "user", learned.user_similarity(), users, k, on_unknown)

@@ -52,12 +52,7 @@ HOMES = {
 
 
 def available() -> tuple[str, ...]:
-    """Return the names of all models.
-
-    Example:
-        >>> "ease" in available()
-        True
-    """
+    """Return the names of all models."""
     return tuple(name for class_name in HOMES for name in _variants(class_name))
 
 
@@ -72,12 +67,7 @@ def distributable() -> tuple[str, ...]:
 
 
 def canonical_name(name: str) -> str:
-    """Return the name of a model as it is listed.
-
-    Example:
-        >>> canonical_name("Inverse_Popularity")
-        'inverse-popularity'
-    """
+    """Return the name of a model as it is listed."""
     return _find(name)[1]
 
 
@@ -174,13 +164,6 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     """Return the name of a model and the parameters that differ from the defaults of that name.
 
     `create` makes an equal model of them.
-
-    Raises:
-        ParameterError: Its class is not registered.
-
-    Example:
-        >>> name_and_params(create("transcf-dot", dim=8))
-        ('transcf-dot', {'dim': 8})
     """
     from transcf.models.params import values_of
 
@@ -195,12 +178,7 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
 
 
 def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, Any]:
-    """Return the parameters of a preset; those for a dataset replace the general ones.
-
-    Example:
-        >>> preset("TransCF", "paper", "delicious")["negatives"]
-        1
-    """
+    """Return the parameters of a preset; those for a dataset replace the general ones."""
     found = presets().get(class_name, {})
     if name not in found:
         known = ", ".join(found) or "none"
@@ -262,11 +240,7 @@ def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any
 
 
 def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
-    """Read a folder, with the names that models and parameters have now.
-
-    Raises:
-        ModelFileError: It cannot be read, or holds a model that does not exist any more.
-    """
+    """Read a folder, with the names that models and parameters have now."""
     from transcf.io.model_dir import read_model
 
     stored = read_model(folder, mapped=mapped)

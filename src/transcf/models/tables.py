@@ -37,9 +37,6 @@ _CELLS = 2**24
 _NO_ROWS: Rows = np.empty(0, dtype=np.int32)
 
 
-# -- filters -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Filters:
     """Filters of a request; see `Answers.recommend`.
@@ -118,10 +115,10 @@ def best_items(
             named = np.zeros(seen.n_columns, dtype=bool)
             named[some] = True
             allowed = allowed & (named if is_allowed else ~named)
-    hidden = [seen] if filters.exclude_seen else []
+    barred = seen if filters.exclude_seen else None
     if isinstance(filters.exclude, Mapping):
-        hidden.append(_matrix_of_lists(filters.exclude, rows, owners, seen))
-    barred = _union(hidden, rows) if len(hidden) > 1 else next(iter(hidden), None)
+        own = _matrix_of_lists(filters.exclude, rows, owners, seen)
+        barred = own if barred is None else _union(barred, own, rows)
     if not isinstance(filters.items, Mapping):
         return scorer.top_k(rows, k, seen=barred, allowed=allowed)
     chosen = _matrix_of_lists(filters.items, rows, owners, seen)
@@ -145,11 +142,11 @@ def _from_pairs(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer],
     return Csr(offsets(counts), (keys % max(1, width)).astype(np.int32), width)
 
 
-def _union(lists: Sequence[Csr], rows: Rows) -> Csr:
-    """Return the union of matrices in these rows; all other rows are empty."""
-    parts = [one.take(rows) for one in lists]
+def _union(one: Csr, other: Csr, rows: Rows) -> Csr:
+    """Return the union of two matrices in these rows; all other rows are empty."""
+    parts = one.take(rows), other.take(rows)
     owners = np.concatenate([rows[part.entry_rows] for part in parts])
-    return _from_pairs(owners, np.concatenate([part.indices for part in parts]), lists[0])
+    return _from_pairs(owners, np.concatenate([part.indices for part in parts]), one)
 
 
 def _top_k_of_lists(

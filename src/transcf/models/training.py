@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import polars as pl
@@ -29,13 +29,13 @@ from transcf.kernels.compiling import clock, on_compile
 from transcf.models.families import IterationSettings, LogSizes
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
-from transcf.models.trend import Trend
+from transcf.models.trend import ManualTrend
 from transcf.retrieval.scorer import Scorer
 
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.checkpoint import CheckpointFile, State
+    from transcf.models.checkpoint import CheckpointFile
     from transcf.models.event_weights import WeightSettings
     from transcf.models.triples import Problem
 
@@ -45,6 +45,11 @@ R = TypeVar("R")
 
 #: Validation data: held-out interactions, or how to evaluate a model on them.
 Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
+
+#: What the next epoch depends on: tensors, or a reference to those of other processes. The latter
+#: have `write(folder)`, which writes part files once and returns them; tensors that are in several
+#: parts are joined in order.
+State: TypeAlias = Any
 
 #: A loss this many times that of the first epoch counts as diverged.
 EXPLOSION = 1e4
@@ -88,6 +93,27 @@ class Trainable(Protocol):
         """Restore what `tensors` returned."""
 
 
+def is_spread(trainable: Any) -> TypeGuard[Any]:
+    """Whether other processes do the work; then `tensors` gathers theirs, which is slow."""
+    return hasattr(trainable, "load_state")
+
+
+def state_of(trainable: Trainable, copied: bool = False) -> State:
+    """Return the present state; later epochs do not change a copy."""
+    if is_spread(trainable):
+        return trainable.state()
+    found = trainable.tensors()
+    return {name: tensor.copy() for name, tensor in found.items()} if copied else found
+
+
+def restore(trainable: Trainable, state: State) -> None:
+    """Continue from a state."""
+    if is_spread(trainable) and not isinstance(state, dict):
+        trainable.load_state(state)
+    else:
+        trainable.load_tensors(state)
+
+
 class Epoch(Generic[S]):
     """A finished epoch, for validation and for `FitOptions.on_epoch`.
 
@@ -103,11 +129,7 @@ class Epoch(Generic[S]):
 
     @cached_property
     def snapshot(self) -> S:
-        """A scorer with the state after this epoch; made at first use and kept.
-
-        Raises:
-            RuntimeError: It was not used before the next epoch began.
-        """
+        """A scorer with the state after this epoch; made at first use and kept."""
         if self._make_snapshot is None:
             raise RuntimeError(
                 f"Epoch {self.number} is over: ask for its snapshot while on_epoch is called."
@@ -180,8 +202,8 @@ class TrainingRun:
         options: How to run it.
         last_epoch: Last epoch, whatever the settings say; None stops where they do.
         before: What a refit replaces, or None.
-        previous: The settings of that fit.
-        trend: What recent popularity adds to scores, or None.
+        previous_settings: The settings of that fit.
+        manual_trend: The trend that a number sets, or None; an automatic one is chosen later.
         divergence_hint: Parameters to lower when training diverges, for the error.
         resumable: Parameters that may differ between a run and its resumption.
         judge: Returns the validation metric of a scorer; None keeps the last epoch.
@@ -189,7 +211,8 @@ class TrainingRun:
         records: Figures of each finished epoch.
         best: State of the best validated epoch.
         ending: Why it ended; None for models without epochs.
-        chosen: The settings with the defaults for the data filled in; None if there are none.
+        resolved_settings: The settings with the defaults for the data filled in; None if there are
+            none.
     """
 
     name: str
@@ -199,8 +222,8 @@ class TrainingRun:
     options: FitOptions = field(default_factory=FitOptions)
     last_epoch: int | None = None
     before: FittedScorer | None = None
-    previous: Any = None
-    trend: Trend | None = None
+    previous_settings: Any = None
+    manual_trend: ManualTrend | None = None
     divergence_hint: str = "learning_rate"
     resumable: Collection[str] = ()
     judge: Any = None
@@ -208,7 +231,7 @@ class TrainingRun:
     records: list[dict[str, Any]] = field(default_factory=list)
     best: State = field(default_factory=dict)
     ending: Literal["finished", "early", "interrupted", "diverged"] | None = None
-    chosen: Any = None
+    resolved_settings: Any = None
 
     # -- what models use -----------------------------------------------------------------------
 
@@ -234,14 +257,14 @@ class TrainingRun:
         """
         given: Any = settings
         chosen = given.for_log(LogSizes.of(self.log))
-        if type(self.previous) is type(settings):
+        if type(self.previous_settings) is type(settings):
             kept = {
-                name: getattr(self.previous, name)
+                name: getattr(self.previous_settings, name)
                 for name, value in values_of(settings).items()
                 if value is None and getattr(chosen, name, None) is not None
             }
             chosen = replace(chosen, **kept)
-        self.chosen = chosen
+        self.resolved_settings = chosen
         return chosen  # type: ignore[no-any-return]
 
     def problem(self, settings: WeightSettings) -> Problem:
@@ -260,9 +283,9 @@ class TrainingRun:
             return kind(problem, settings)
         return self.options.cluster.spread(kind, problem, settings)
 
-    def with_trend(self, learned: FittedScorer) -> FittedScorer:
-        """Add the trend to scores, if there is one."""
-        return learned if self.trend is None else self.trend.add_to(learned)
+    def with_manual_trend(self, learned: FittedScorer) -> FittedScorer:
+        """Add the trend that a number sets to scores, if there is one."""
+        return learned if self.manual_trend is None else self.manual_trend.add_to(learned)
 
     # -- training ------------------------------------------------------------------------------
 
@@ -284,18 +307,17 @@ class TrainingRun:
                 the error has what was learned before.
         """
         from transcf.interrupts import stop_on_interrupt
-        from transcf.models.checkpoint import DistributedTrainable, restore, state_of
         from transcf.models.progress import ProgressBar
 
         self._prepare(settings)
         bar = ProgressBar(self.name, self._epochs, "epochs", self.options.progress)
 
-        def learned(tensors: Arrays) -> FittedScorer:
-            return self.with_trend(snapshot(tensors, self.known, settings))
+        def learned() -> FittedScorer:
+            return self.with_manual_trend(snapshot(trainable.tensors(), self.known, settings))
 
         try:
             store = self._open_checkpoint(trainable, settings)
-            if isinstance(trainable, DistributedTrainable) and bar.is_shown:
+            if is_spread(trainable) and bar.is_shown:
                 trainable.watch(bar.remark)
             with stop_on_interrupt() as request, bar, on_compile(bar.note_compiling):
                 while self.ending is None and not self._is_done(settings.patience):
@@ -308,12 +330,14 @@ class TrainingRun:
                     if self._has_diverged(stats, trainable):
                         restore(trainable, fallback)
                         self._diverge(number, stats.loss)
-                    epoch = Epoch(number, lambda: learned(trainable.tensors()))
+                    epoch = Epoch(number, learned)
                     self._record(epoch, stats, seconds)
                     if epoch.metric is not None and self.best_epoch == number:
                         self.best = state_of(trainable, copied=True)
                     bar.update(self.records[-1], stats.remark)
-                    self._report_epoch(epoch)
+                    if self.options.on_epoch is not None:
+                        self.options.on_epoch(epoch)
+                    epoch.close()
                     is_asked = request.asked  # read once: an interrupted run writes a checkpoint
                     if store is not None:
                         is_last = is_asked or self._is_done(settings.patience)
@@ -323,10 +347,10 @@ class TrainingRun:
                 self.ending = "early" if len(self.records) < self._epochs else "finished"
             if self.best:
                 restore(trainable, self.best)
-            return learned(trainable.tensors())
+            return learned()
         except DivergedRunError as error:
             if self.records:
-                error.learned = learned(trainable.tensors())
+                error.learned = learned()
             raise
         finally:
             self._report(trainable)
@@ -348,7 +372,7 @@ class TrainingRun:
         self, trainable: Trainable, settings: IterationSettings
     ) -> CheckpointFile | None:
         """Resume from a checkpoint if the options say so; return where to write others."""
-        from transcf.models.checkpoint import CheckpointFile, restore
+        from transcf.models.checkpoint import CheckpointFile
 
         options = self.options
         if options.checkpoint is None:
@@ -383,18 +407,11 @@ class TrainingRun:
         found = (number, stats.loss, epoch.metric, stats.samples, seconds, clock() - started)
         self.records.append(dict(zip(_SCHEMA, found, strict=True)))
 
-    def _report_epoch(self, epoch: Epoch[Any]) -> None:
-        if self.options.on_epoch is not None:
-            self.options.on_epoch(epoch)
-        epoch.close()
-
     def _has_diverged(self, stats: EpochStats, trainable: Trainable) -> bool:
-        from transcf.models.checkpoint import DistributedTrainable
-
         if not math.isfinite(stats.loss):
             return True
         # Other processes check their tensors themselves.
-        if not isinstance(trainable, DistributedTrainable) and not all(
+        if not is_spread(trainable) and not all(
             np.isfinite(tensor).all() for tensor in trainable.tensors().values()
         ):
             return True
@@ -446,8 +463,6 @@ class TrainingRun:
 
     def _report(self, trainable: Trainable) -> None:
         """Report what the training took, and end the processes that it was spread over."""
-        from transcf.models.checkpoint import DistributedTrainable
-
         if self.ending is not None:
             history = self.history
             self.report |= {
@@ -456,6 +471,6 @@ class TrainingRun:
                 "training_seconds": round(float(history["seconds"].sum()), 3),
                 "validation_seconds": round(float(history["validation_seconds"].sum()), 3),
             }
-        if isinstance(trainable, DistributedTrainable):
+        if is_spread(trainable):
             trainable.close()
             self.report["cluster"] = trainable.facts()

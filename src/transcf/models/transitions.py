@@ -7,8 +7,6 @@ in both directions, and only the largest counts of an item are kept.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -48,11 +46,6 @@ class SequentialRulesSettings(WeightSettings):
         low=0,
         high=50,
     )
-
-    @property
-    def uses_times(self) -> bool:
-        """Whether times of events matter."""
-        return True
 
 
 class SequentialRules(Recommender[SequentialRulesSettings]):
@@ -134,18 +127,8 @@ def transition_shares(
 ) -> sp.csr_array:
     """Return T_ki = C_ki / (sum of C_k + smoothing), (n_items, n_items) float64, columns ascending.
 
-    Args:
-        histories: Of all users.
-        ordered: Whether the order of events is known.
-        reach: Most places between two items that count.
-        decay: An item d places later counts d^-decay.
-        smoothing: Added to the denominator.
-        weights: How much events count as the later item, (n_events,); None counts all the same.
-
-    Example:
-        >>> histories = Histories.of([np.array([0, 1, 2], np.int32)], 3)
-        >>> transition_shares(histories, ordered=True, smoothing=0).toarray().round(3).tolist()
-        [[0.0, 0.586, 0.414], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    Items at most `reach` places later count d^-decay times the weight of the later event,
+    (n_events,), where the order of events is known (`ordered`).
     """
     given = np.ones(len(histories.items)) if weights is None else weights.astype(np.float64)
     if ordered:
@@ -191,9 +174,7 @@ def _together(histories: Histories, weights: Array) -> tuple[sp.csr_array, Array
 
 def _largest(block: sp.csr_array) -> sp.csr_array:
     """Keep the largest entries of each row; of equal ones the first."""
-    kept = np.zeros(len(block.data), np.bool_)
-    for start, stop in pairwise(block.indptr):
-        kept[start:stop] = largest(block.data[start:stop], _MOST)
+    kept = largest(block.data, block.indptr, _MOST)
     lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[block.indptr])
     starts = np.concatenate([[0], np.cumsum(lengths)])
     return sp.csr_array((block.data[kept], block.indices[kept], starts), shape=block.shape)

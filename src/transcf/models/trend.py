@@ -70,15 +70,15 @@ NO_VALIDATION = "there are no validation data to choose it by"
 
 
 @dataclass(frozen=True, eq=False)
-class Trend:
-    """A trend set by hand: `strength` times the `prior` z, (n_items,); 0 without events."""
+class ManualTrend:
+    """A trend set by a number: `strength` times the `prior` z, (n_items,); 0 without events."""
 
     strength: float
     prior: Array
 
     @classmethod
-    def of(cls, log: Interactions, settings: object) -> Trend | None:
-        """Compute the prior of a log; None without a trend. A log without times raises."""
+    def of(cls, log: Interactions, settings: object) -> ManualTrend | None:
+        """Compute the prior of a log with times; None unless a number sets the trend."""
         if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
             return None
         given = settings.event_weights
@@ -182,10 +182,9 @@ def with_auto_trend(
     validation: Held,
     kept: AutoTrend | None,
 ) -> tuple[FittedScorer, dict[str, Any]]:
-    """Add an automatic trend, chosen on validation data, to what a model has learned.
+    """Return a scorer with an automatic trend chosen on validation data, and what is reported.
 
-    Returns the scorer, and what the report says. A refit gives the trend before it in `kept`:
-    strength and half-life stay.
+    A refit gives the trend before it in `kept`: strength and half-life stay.
     """
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
@@ -205,11 +204,7 @@ def with_auto_trend(
 
 
 def with_counts_of(learned: FittedScorer, before: FittedScorer, log: Interactions) -> FittedScorer:
-    """Return a refitted scorer whose trend goes on from the counts before the refit.
-
-    For logs without the times of old events: new ones are added to the counts, as `partial_fit`
-    does.
-    """
+    """Add a log without the times of old events to the counts before a refit, as `partial_fit`."""
     old, new = trend_of(before), trend_of(learned)
     if old is None or new is None or not isinstance(learned, WithItemOffsets):
         return learned
@@ -226,7 +221,7 @@ def _choose(
 ) -> tuple[FittedScorer, dict[str, Any]]:
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.evaluation.validation import as_validation
-    from transcf.models.blended import CachedScorer
+    from transcf.models.blend import CachedScorer
     from transcf.retrieval.sums import SumView
 
     judge = as_validation(log, validation).sampled(_JUDGED_USERS)
@@ -277,9 +272,14 @@ def coordinate_search(metric: Callable[[float, float], float]) -> tuple[float, f
 # -- shared parts ------------------------------------------------------------------------------
 
 
-def recent_events(log: Interactions, half_life: float | None, unit: AgeUnit = "auto") -> Array:
-    """Return the weighted number of events of each item, older ones counting less: (n_items,)."""
-    usual = 30.0 if counts_in_days(log, unit) else 0.05
+def recent_events(
+    log: Interactions, half_life: float | None, unit: AgeUnit = "auto", share: float = 0.05
+) -> Array:
+    """Return the weighted number of events of each item, older ones counting less: (n_items,).
+
+    The default half-life is 30 days, or a share of the events.
+    """
+    usual = 30.0 if counts_in_days(log, unit) else share
     weights = by_age(log, half_life or usual, unit)
     counted: Array = np.bincount(log.item_rows, weights, log.n_items)
     return counted
@@ -375,25 +375,16 @@ class WithItemOffsets(FittedScorer):
         words = f"Recent popularity changes the score by {added:+.3g}, the same for every user."
         return Remarks((*found.words, words), found.facts | {"trend": added})
 
-    def position(self, user: int | None, history: Rows) -> Scores | None:
-        """Return the position of a user."""
-        return self.inner.position(user, history)
+    @staticmethod
+    def _of_inner(method: str) -> Any:
+        """Make a method that is the one of the inner scorer: the offset does not matter to it."""
+        return lambda self, *args: getattr(self.inner, method)(*args)
 
-    def translated_position(self, user: int | None, history: Rows, items: Rows) -> Scores | None:
-        """Return the translated positions of a user."""
-        return self.inner.translated_position(user, history, items)
-
-    def ways(self, user: int | None, history: Rows, item: int) -> tuple[Scores, Scores] | None:
-        """Return the translated position and the weight of each past item."""
-        return self.inner.ways(user, history, item)
-
-    def item_similarity(self) -> Scorer:
-        """Return a scorer of items against items."""
-        return self.inner.item_similarity()
-
-    def user_similarity(self) -> Scorer:
-        """Return a scorer of users against users."""
-        return self.inner.user_similarity()
+    position = _of_inner("position")
+    translated_position = _of_inner("translated_position")
+    ways = _of_inner("ways")
+    item_similarity = _of_inner("item_similarity")
+    user_similarity = _of_inner("user_similarity")
 
 
 def restored(

@@ -6,7 +6,7 @@ Items are assigned to blocks that fit into a cache, and both items of a triple c
 Blocks are drawn again in every epoch, so each pair of items meets as often as any other.
 
 What a step does depends on the class of what `PairwiseSolver._rates` returns. The kernel of a step
-is registered for that class with `visits_of` (`kernels/rounds.py`): `kernels/translation.py` for
+is registered for that class with `visit_for` (`kernels/rounds.py`): `kernels/translation.py` for
 TransCF, `kernels/pairwise.py` for BPR, AoBPR and CML.
 
 An epoch is a function of (vectors, seed, epoch number): what is drawn and summed depends neither on
@@ -29,8 +29,9 @@ import scipy.sparse as sp
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
+from transcf.kernels.ahead import Job, compile_ahead, is_first_use
 from transcf.kernels.pairwise import NoExtra
-from transcf.kernels.rounds import PackedRows, Rounds, run_rounds
+from transcf.kernels.rounds import PackedRows, Rounds, run_rounds, take_part
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.models.communicator import Communicator, LazyShard
@@ -151,14 +152,7 @@ class StratumLayout:
     def of(
         cls, problem: Problem, row_length: int, samples: Array, block_bytes: int = BLOCK_BYTES
     ) -> Self:
-        """Divide users into groups and items into blocks.
-
-        Args:
-            problem: The interactions.
-            row_length: float32 numbers in the row of an item.
-            samples: Triples of every user and epoch, (n_users,).
-            block_bytes: Largest size of a block's rows.
-        """
+        """Divide users into groups and items into blocks."""
         n_active = len(problem.active_items)
         wanted = -(-n_active * row_length * 4 // block_bytes)
         n_blocks = max(1, wanted, min(FEWEST_BLOCKS, n_active // SMALLEST_BLOCK))
@@ -302,19 +296,36 @@ class PairwiseSolver(ABC, Generic[S]):
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; tensors that were returned before do not change."""
         seed, rate = self._settings.random_state, self._settings.rate_at(number)
+        if self._comm.world_size == 1 and is_first_use(take_part):
+            self._compile(number)
         order, strata = self._builder.deal(seed, number), self._builder.strata
         self._pack(order)
         rates, samples = self._rates(self._dtype, rate), self._samples_per_item
-        totals = np.zeros((len(strata.visits) - 1, 3))
+        totals = np.zeros((len(strata.visits) - 1, 2))
         for begin, end in pairwise(self._cuts()):
             rows = self._rows._replace(extra=self._prepare())
             run = partial(run_rounds, rates, rows, self._dim, strata, samples, totals=totals)
             rounds = Rounds(seed, number, begin, end, self._layout.first_group)
             self._comm.run_rounds(run, rows, strata, rounds)
             self._settle(rates)
-        loss, _, triples = np.sum(self._comm.all_of(totals)[0], axis=0).tolist()
+        loss, triples = np.sum(self._comm.all_of(totals)[0], axis=0).tolist()
         finite = self._unpack(order, int(triples), rate)
         return EpochStats(loss / max(1, triples) if finite else math.nan, int(triples))
+
+    def _compile(self, number: int) -> None:
+        """Compile the kernel of the rounds, and let another process compile the others."""
+        seed, extra = self._settings.random_state, []
+        rates = self._rates(self._dtype, self._settings.rate_at(number))
+
+        def others() -> None:  # called below by `Job.shared`, which notes kernels and runs none
+            self._pack(self._builder.deal(seed, number))
+            extra.append(self._prepare())
+            self._settle(rates)
+
+        compile_ahead(Job.shared(others))
+        rows, strata, samples = self._rows, self._builder.strata, self._samples_per_item
+        rows, totals = rows._replace(extra=extra[0]), np.zeros((0, 2))
+        run_rounds(rates, rows, self._dim, strata, samples, Rounds(seed, number, 0, 0), totals)
 
     # -- what a subclass defines -------------------------------------------------------------
 

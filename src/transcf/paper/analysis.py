@@ -51,23 +51,14 @@ _MAX_DISTANCES = 30_000  # pairs of a log whose distances are computed
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The result of an analysis.
+    """The result of an analysis."""
 
-    Attributes:
-        name: One of `WHAT`.
-        title: One line.
-        frame: The figures.
-        draw: Draws the charts; needs matplotlib.
-        facts: The most important figures by name, as JSON values.
-        notes: How to read the figures.
-    """
-
-    name: str
+    name: str  # one of `WHAT`
     title: str
     frame: pl.DataFrame
-    draw: Callable[[], Sequence[Drawing]]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
+    draw: Callable[[], Sequence[Drawing]]  # draws the charts; needs matplotlib
+    facts: Mapping[str, Any] = field(default_factory=dict)  # most important figures, JSON values
+    notes: Sequence[str] = ()  # how to read the figures
 
     @cached_property
     def figures(self) -> tuple[Drawing, ...]:
@@ -109,15 +100,7 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def check_what(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of analyses, "all" expanded.
-
-    Raises:
-        ParameterError: A name is unknown.
-
-    Example:
-        >>> check_what(["closer", "variety"])
-        ('closer', 'variety')
-    """
+    """Return the names of analyses, "all" expanded; raise a `ParameterError` for an unknown one."""
     found: list[str] = []
     for name in names:
         if name != "all" and not is_word(name, WHAT):
@@ -130,21 +113,13 @@ def check_what(names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Models and data to analyse.
+    """Models and data to analyse."""
 
-    Attributes:
-        models: Models by name, fitted on the same ids; the first is analysed, the others are
-            compared with it.
-        log: Events of the same users and items, with ratings and categories if there are any.
-        user: The user of "tastes"; None takes one with a history of median length.
-        number: Maximum number of pairs that random forests are fitted on.
-        random_state: Seed of all draws.
-    """
-
+    #: By name, fitted on the same ids; the first is analysed, the others are compared with it.
     models: Mapping[str, Recommender[Any]]
-    log: Interactions
-    user: Id | None = None
-    number: int = MAX_PAIRS
+    log: Interactions  # of the same users and items
+    user: Id | None = None  # of "tastes"; None takes one with a history of median length
+    number: int = MAX_PAIRS  # of pairs that random forests are fitted on, at most
     random_state: int = 0
 
     def __post_init__(self) -> None:
@@ -177,12 +152,7 @@ class Subject:
         return Pairs.of(self.space, self.log)
 
     def analyze(self, name: str) -> Analysis:
-        """Run one analysis by name.
-
-        Raises:
-            DataError: The data do not allow it.
-            UnsupportedError: The model does not allow it.
-        """
+        """Run one analysis by name; a `TransCFError` says why the data or model do not allow it."""
         from transcf.paper.classes import classification
         from transcf.paper.closer import closer, variety
         from transcf.paper.maps import likeness, maps
@@ -209,7 +179,11 @@ class Subject:
                 return classification(*found, number=self.number, random_state=seed)
 
     def all(
-        self, names: Iterable[str], on_progress: OnProgress = lambda text: None
+        self,
+        names: Iterable[str],
+        on_progress: OnProgress = lambda text: None,
+        *,
+        skips_errors: bool = True,
     ) -> tuple[list[Analysis], dict[str, str]]:
         """Run several analyses; return them, and why others could not be run, by name."""
         found, missing = [], {}
@@ -218,6 +192,8 @@ class Subject:
             try:
                 found.append(self.analyze(name))
             except (DataError, MissingExtraError, UnsupportedError) as error:
+                if not skips_errors:
+                    raise
                 missing[name] = str(error)
         return found, missing
 

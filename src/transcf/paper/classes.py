@@ -41,17 +41,9 @@ def classification(
 ) -> Analysis:
     """Predict ratings or categories of pairs from their vectors.
 
-    Args:
-        spaces: Models with the same ids by name. Of the first one, translations, a-b and item
-            vectors are used; of the others, translations, or else a-b.
-        pairs: Observed pairs.
-        target: "rating" or "category" (the ten most frequent ones).
-        number: Maximum number of pairs after balancing.
-        random_state: Seed.
-
-    Raises:
-        DataError: There are no such labels, or too few pairs of them.
-        MissingExtraError: scikit-learn is not installed.
+    Of the first model, translations, a-b and item vectors are used; of the others, which have the
+    same ids, translations, or else a-b. `number` limits the pairs after balancing. A `DataError`
+    says that there are no such labels, or too few pairs of them.
     """
     if number < 1:
         raise ParameterError(f"number={number} is not allowed; it must be at least 1.")
@@ -156,17 +148,8 @@ def accuracies(
 ) -> dict[str, tuple[float, float]]:
     """Return mean and spread over folds of the accuracy in per cent, by the name of the vectors.
 
-    Args:
-        spaces: Models by name.
-        pairs: Observed pairs.
-        classes: The class of each, (n,).
-        by_item: Whether no item is in two folds; else folds are random.
-        trees: Number of trees; None takes scikit-learn's default.
-        folds: How many of the five folds are computed.
-        random_state: Seed.
-
-    Raises:
-        MissingExtraError: scikit-learn is not installed.
+    Unless `by_item`, which puts no item into two folds, folds are random. `trees` is by default
+    that of scikit-learn; `folds` says how many of the five folds are computed.
     """
     try:
         from sklearn.dummy import DummyClassifier

@@ -124,12 +124,6 @@ def rating_groups(pairs: Pairs) -> dict[str, Mask]:
 
     Each rating is a group, lowest first. If there are more than five, one with less than 3 % of the
     pairs is merged with the next. A rating of 0 means that there is none.
-
-    Example:
-        >>> ratings, rows = np.array([1, 2, 5, 5, 5, 0], np.float32), np.zeros(6, np.int32)
-        >>> some = Pairs(rows, rows, ratings, None, (), rows > 0)
-        >>> [(name, int(mask.sum())) for name, mask in rating_groups(some).items()]
-        [('rating 1', 1), ('rating 2', 1), ('rating 5', 3)]
     """
     if pairs.ratings is None:
         return {}
@@ -152,18 +146,7 @@ def _rating_name(group: Sequence[float]) -> str:
 
 
 def variety(log: Interactions) -> Analysis:
-    """Count the different ratings and categories of each user.
-
-    Raises a `DataError` if the log has neither.
-
-    Example:
-        >>> import polars as pl
-        >>> from transcf import read_interactions
-        >>> log = read_interactions(pl.DataFrame({
-        ...     "user": ["ann", "ann", "bob"], "item": [1, 2, 2], "rating": [4, 5, 3]}))
-        >>> variety(log).facts["users_with_two_or_more_ratings_percent"]
-        50.0
-    """
+    """Count the different ratings and categories of each user; a log without both is an error."""
     counts: dict[str, Counts] = {}
     facts: dict[str, object] = {"users": int((log.by_user.counts > 0).sum())}
     if log.ratings is not None:

@@ -8,15 +8,7 @@ import numpy as np
 import polars as pl
 
 from transcf.errors import DataError, MissingExtraError
-from transcf.experiments.figures import (
-    SERIES,
-    SURFACE,
-    Drawing,
-    canvas,
-    finish,
-    heat_map,
-    series_color,
-)
+from transcf.experiments.figures import SERIES, SURFACE, Drawing, canvas, finish, heat_map
 from transcf.kernels import Array
 from transcf.paper.analysis import Analysis
 from transcf.paper.classes import Labels, frequent_categories
@@ -182,7 +174,7 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
     """
     with canvas(5.0) as (figure, axes):
         for number, places in enumerate(groups):
-            color, is_repeat = series_color(number), number >= len(SERIES)
+            color, is_repeat = SERIES[number % len(SERIES)], number >= len(SERIES)
             axes.plot(
                 *places.T, "^" if is_repeat else "o", ms=2.6 if is_repeat else 2.2,
                 mfc="none" if is_repeat else color, mec=color, mew=0.5 if is_repeat else 0.0,
@@ -193,7 +185,7 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
             axes.text(
                 x, y, names[number], ha="center", va="center", fontsize=7,
                 fontweight="bold",
-                color=series_color(number),
+                color=SERIES[number % len(SERIES)],
                 bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
             )  # fmt: skip
         axes.set_aspect("equal", adjustable="datalim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,19 +46,12 @@ _CHARTS_ONLY = ("variety", "likeness")  # analyses whose charts show all values 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Evaluations of a model and of a baseline on the same held-out events.
-
-    Attributes:
-        model: Of the model, or of its twin.
-        baseline: Of popularity or, if it is better, of recent popularity.
-        split: The data.
-        is_twin: Whether `model` is a twin: the same settings, fitted without held-out events.
-    """
+    """Evaluations of a model and of a baseline on the same held-out events."""
 
     model: Evaluation
-    baseline: Evaluation
+    baseline: Evaluation  # of popularity or, if it is better, of recent popularity
     split: Split
-    is_twin: bool
+    is_twin: bool  # whether `model` has the same settings, but was fitted without these events
 
     def metrics(self) -> pl.DataFrame:
         """Return accuracy and properties of lists: `metric, model, baseline, times`."""
@@ -84,7 +78,7 @@ class Quality:
         return self._by(popularity, "user")
 
     @property
-    def _known(self) -> Any:
+    def _known(self) -> Interactions:
         return _fitted_on(self.model, self.split)
 
     @property
@@ -137,28 +131,16 @@ def _means(found: Evaluation) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """The content of a report.
-
-    Attributes:
-        model: The fitted model.
-        log: Its data; None if they are not available.
-        quality: Its accuracy on held-out events; None if nothing can be held out.
-        analyses: Analyses of its vectors.
-        missing: Why other parts are not available, by name.
-    """
+    """The content of a report."""
 
     model: Recommender[Any]
-    log: Interactions | None = None
-    quality: Quality | None = None
+    log: Interactions | None = None  # its data, if they are available
+    quality: Quality | None = None  # None if nothing can be held out
     analyses: list[Analysis] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # why parts are not available
 
     def page(self) -> Page:
-        """Make the report.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Make the report; needs matplotlib."""
         known = self.model.learned_.known
         sizes = (
             counted(int(known.active.sum()), "user"),
@@ -167,7 +149,11 @@ class ModelReport:
         )
         page = Page(f"{self.model.name}: model report", f"Fitted on {', '.join(sizes)}.")
         page.section("Summary").add("facts", self._key_figures())
-        page.section("Model").add("table", _model_table(self.model))
+        report, params = self.model.report_, name_and_params(self.model)[1]
+        facts = {"model": self.model.name}
+        facts |= {label: str(report[key]) for key, label in _TRAINING.items() if key in report}
+        facts |= {f"parameter {name}": str(value) for name, value in params.items()}
+        page.section("Model").add("table", _two_columns("Model and data", "", facts))
         if self.quality is not None:
             _add_accuracy(page.section("Accuracy"), self.quality)
             lists = _quality_table(self.quality, f"Lists of {LENGTH} items", accuracy=False)
@@ -180,8 +166,8 @@ class ModelReport:
                 section.add("list", found.notes)
             else:
                 section.add("table", found.table)
-        values = [[name, str(value)] for name, value in values_of(self.model.settings_).items()]
-        table = Table("All parameters", ["parameter", "value"], values, align="ll")
+        values = values_of(self.model.settings_)
+        table = _two_columns("All parameters", "parameter", values)
         page.section("Parameters").add("table", table)
         if self.missing:
             reasons = [f"{name}: {reason}" for name, reason in self.missing.items()]
@@ -204,11 +190,9 @@ class ModelReport:
         return facts
 
 
-def _model_table(model: Recommender[Any]) -> Table:
-    facts = {"model": model.name}
-    facts |= {label: str(model.report_[k]) for k, label in _TRAINING.items() if k in model.report_}
-    facts |= {f"parameter {name}": str(v) for name, v in name_and_params(model)[1].items()}
-    return Table("Model and data", ["", "value"], list(map(list, facts.items())), align="ll")
+def _two_columns(title: str, column: str, values: Mapping[str, Any]) -> Table:
+    rows = [[name, str(value)] for name, value in values.items()]
+    return Table(title, [column, "value"], rows, align="ll")
 
 
 def _add_accuracy(section: Section, quality: Quality) -> None:

@@ -82,11 +82,6 @@ def load_table(
 
     `datasets` and `models` (by their names in the table) select a part of it; `protocols` replace
     those of the study.
-
-    Example:
-        >>> study = load_table("performance", "quick", datasets=["delicious"])
-        >>> study.seeds, len(study.models)
-        (2, 19)
     """
     _check("table", name, TABLES)
     _check("budget", budget, BUDGETS)
@@ -124,13 +119,11 @@ def with_shape(study: Study, comparison: Comparison) -> Comparison:
 def compare_shape(
     study: Study, comparison: Comparison, metric: str = "HitRate@10"
 ) -> dict[str, Any] | None:
-    """Compare the cells of a sweep with the printed ones.
+    """Compare the cells of a sweep with the printed ones; None unless all are computed and printed.
 
-    Returns:
-        `rank correlation` (Spearman) of the cells; the best cell and its gain over the cell with
-        the smallest values, printed and ours; for each parameter the mean at its largest value
-        minus the mean at its smallest, printed and ours; the mean standard error of our cells.
-        None unless all cells were computed and printed.
+    The result has the `rank correlation` (Spearman) of the cells; the best cell, its gain over the
+    cell with the smallest values, and the effect of each parameter (mean at its largest value minus
+    mean at its smallest), printed and ours; and the mean standard error of our cells.
     """
     from scipy.stats import spearmanr
 
@@ -170,21 +163,13 @@ def _axes(cells: Sequence[Mapping[str, Any]]) -> dict[str, set[Any]]:
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """Analyses of a dataset: printed figures, the same computed as published, and corrected.
+    """Analyses of a dataset: printed figures, the same computed as published, and corrected."""
 
-    Attributes:
-        dataset: Name of the data.
-        budget: One of `BUDGETS`.
-        rows: `analysis, figure, printed, as_published, corrected`, in per cent.
-        analyses: Further analyses of the same models.
-        models: Settings and accuracy of each fitted model, by name.
-    """
-
-    dataset: str
-    budget: str
-    rows: pl.DataFrame
-    analyses: Sequence[Analysis]
-    models: Mapping[str, Mapping[str, Any]]
+    dataset: str  # name of the data
+    budget: str  # one of `BUDGETS`
+    rows: pl.DataFrame  # `analysis, figure, printed, as_published, corrected`, in per cent
+    analyses: Sequence[Analysis]  # further analyses of the same models
+    models: Mapping[str, Mapping[str, Any]]  # settings and accuracy of each fitted model, by name
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -238,12 +223,8 @@ def reproduce(
     (`published.toml`), or else those of its preset; the other models have their presets, with
     epochs chosen on the validation part by the paper's protocol.
 
-    Args:
-        dataset: One of `PLANS`.
-        budget: One of `BUDGETS`; less than "full" fits smaller forests (`FORESTS`).
-        random_state: Seed.
-        models: Folder where fitted models are kept: later calls use them.
-        on_progress: Called with one line of text at every step.
+    Budgets below "full" fit smaller forests (`FORESTS`). Fitted models are kept in the folder
+    `models`, where later calls find them.
     """
     (dataset,) = check_datasets([dataset])
     _check("budget", budget, BUDGETS)

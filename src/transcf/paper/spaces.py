@@ -33,21 +33,13 @@ _MAX_DRAWS = 50  # draws of an unobserved item before a pair is left out
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Points of users and items, and translations of pairs.
+    """Points of users and items, and translations of pairs."""
 
-    Attributes:
-        name: Name of the model in tables.
-        known: Training data of the model.
-        users: a, (n_users, dim) float32.
-        items: b, (n_items, dim) float32.
-        translate: Returns r of pairs of rows; None for a model without translations.
-    """
-
-    name: str
+    name: str  # of the model in tables
     known: TrainingData
-    users: Array
-    items: Array
-    translate: Translate | None = None
+    users: Array  # a, (n_users, dim) float32
+    items: Array  # b, (n_items, dim) float32
+    translate: Translate | None = None  # returns r of pairs of rows
 
     @property
     def has_translations(self) -> bool:
@@ -55,11 +47,7 @@ class Space:
         return self.translate is not None
 
     def translations(self, users: Rows, items: Rows) -> Array:
-        """Return r of pairs of rows, (n, dim) float32.
-
-        Raises:
-            UnsupportedError: The model has no translations.
-        """
+        """Return r of pairs of rows, (n, dim) float32; an `UnsupportedError` if there is none."""
         if self.translate is None:
             raise UnsupportedError(
                 f"{self.name} has no translations: use TransCF (not its variants none and emb) or "
@@ -99,23 +87,11 @@ def space_of(model: Recommender[Any]) -> Space:
     TransCFMixture translates a user once for each item k of the history. The translation of a pair
     is then the mean of all r_uk, weighted by their shares in the score of the pair.
 
-    Args:
-        model: TransCF, TransCFMixture, or a model with a vector for every user and every item.
-
-    Raises:
-        UnsupportedError: The model has no such vectors.
-
-    Example:
-        >>> from transcf import CML, TransCF, synthesize
-        >>> log = synthesize(users=100, items=50, interactions=1000)
-        >>> space_of(TransCF(dim=8, epochs=1).fit(log)).has_translations
-        True
-        >>> space_of(CML(dim=8, epochs=1).fit(log)).has_translations
-        False
+    An `UnsupportedError` says that the model has no vector for every user and every item.
     """
     if not model.is_fitted:
         raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
-    inner = model._own()
+    inner = model._without_trend()
     known = inner.known
     match inner:
         case Mixture():
@@ -136,34 +112,19 @@ def space_of(model: Recommender[Any]) -> Space:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """User-item pairs in the rows of a model.
-
-    Attributes:
-        users: (n,) user rows.
-        items: (n,) item rows.
-        ratings: (n,) float32, or None.
-        labels: (n,) the category of each pair's item as an index of `names`, -1 for none; None if
-            the log has no categories.
-        names: Names of the categories.
-        in_training: (n,) bool, whether the model was fitted on the pair.
-        left_out: Number of pairs of the log with a user or item that the model was not fitted on.
-    """
+    """User-item pairs in the rows of a model."""
 
     users: Rows
     items: Rows
     ratings: npt.NDArray[np.float32] | None
-    labels: npt.NDArray[np.int64] | None
-    names: tuple[str, ...]
-    in_training: Mask
-    left_out: int = 0
+    labels: npt.NDArray[np.int64] | None  # category of the item as an index of `names`, or -1
+    names: tuple[str, ...]  # of categories
+    in_training: Mask  # whether the model was fitted on the pair
+    left_out: int = 0  # pairs of the log with a user or item that the model was not fitted on
 
     @classmethod
     def of(cls, space: Space, log: Interactions) -> Self:
-        """Return the events of a log whose user and item the model was fitted on.
-
-        Raises:
-            DataError: There are none.
-        """
+        """Return the events of a log whose user and item the model was fitted on."""
         known = space.known
         users = known.users.rows(log.users.series)[log.user_rows]
         items = known.items.rows(log.items.series)[log.item_rows]
@@ -208,9 +169,7 @@ class Pairs:
     def unobserved(self, space: Space, generator: np.random.Generator) -> tuple[Rows, Rows]:
         """Draw for each pair an item, uniformly, that its user has neither here nor in training.
 
-        Returns:
-            Rows of users and items, (m,) each; m is smaller than the number of pairs if users have
-            almost all items.
+        Returns rows of users and items; fewer than there are pairs if users have almost all items.
         """
         choices = np.flatnonzero(space.known.item_counts > 0).astype(np.int32)
         own = np.union1d(_keys(self.users, self.items), _seen_keys(space.known))

@@ -11,12 +11,7 @@ import polars as pl
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, UnknownIdError
-from transcf.experiments.figures import (
-    BASELINE,
-    BEST,
-    Drawing,
-    bars,
-)
+from transcf.experiments.figures import BASELINE, BEST, Drawing, bars
 from transcf.kernels import Array
 from transcf.paper.analysis import Analysis
 from transcf.paper.spaces import Space
@@ -32,16 +27,6 @@ def tastes(space: Space, log: Interactions, user: Id, *, random_state: int = 0) 
     The distance of a category is the mean squared distance of up to 50 drawn items of it. Its
     strength is the percentage of 200 drawn users who are farther from the same items, with a 95 %
     interval over which items were drawn.
-
-    Args:
-        space: Of a model.
-        log: Has the categories of items.
-        user: Id of a user with training interactions.
-        random_state: Seed of the draws.
-
-    Raises:
-        DataError: The log has no categories of items that the model was fitted on.
-        UnknownIdError: The user is unknown or has no training interactions.
 
     Example:
         >>> from transcf import TransCF, synthesize

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Csr
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Mask
 
@@ -155,28 +155,9 @@ class Scorer:
 class KnowsIds(Protocol):
     """A scorer with the ids of its rows and the interactions it was fitted on."""
 
-    @property
-    def users_(self) -> IdMap:
-        """User ids, one for each user row."""
-
-    @property
-    def items_(self) -> IdMap:
-        """Item ids, one for each item row."""
-
-    @property
-    def seen_(self) -> Csr:
-        """Items of each user row in training."""
-
-
-@runtime_checkable
-class FollowsHistories(Protocol):
-    """A scorer whose users may have other histories than in training."""
-
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users and items with these histories, one per user row.
-
-        What was learned in training stays as it is.
-        """
+    users_: IdMap
+    items_: IdMap
+    seen_: Csr
 
 
 def row_norms(vectors: Scores) -> Norms:
@@ -265,14 +246,11 @@ class StoredForm(LinearForm):
     """A linear form whose two sides are arrays, all float32."""
 
     def __init__(
-        self,
-        user_vectors: Scores,
-        item_vectors: Scores,
-        user_constants: Scores,
+        self, user_vectors: Scores, item_vectors: Scores, constants: Scores,
         item_norms: Norms | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(
-            item_vectors, lambda rows: (user_vectors[rows], user_constants[rows]), item_norms
+            item_vectors, lambda rows: (user_vectors[rows], constants[rows]), item_norms
         )
 
     def scores(self, users: Rows, items: Rows | None = None) -> Scores:
@@ -297,14 +275,7 @@ def user_side(geometry: Geometry, vectors: Scores, has_bias: bool) -> UserSide:
 def vector_form(
     geometry: Geometry, users: Scores, items: Scores, bias: Scores | None = None
 ) -> LinearForm:
-    """`score(u, i) = x_u . y_i + c_i`, or `-|x_u - y_i|^2 + c_i` by distance.
-
-    Args:
-        geometry: "dot" or "distance".
-        users: x, (n_users, dim).
-        items: y, (n_items, dim).
-        bias: c, (n_items,), or None.
-    """
+    """`score(u, i) = x_u . y_i + c_i`, or `-|x_u - y_i|^2 + c_i` by distance."""
     first = np.zeros(len(items), items.dtype) if bias is None else bias
     if geometry == "distance":
         first = first - np.square(items).sum(axis=1)
@@ -368,10 +339,7 @@ class FormView(Scorer):
 
 
 def nearest(similarity: Scorer, rows: Rows, k: int) -> tuple[Rows, Scores]:
-    """Find the k most similar others of each row by a scorer of items for items or users for users.
-
-    `top_k` has order and shapes.
-    """
+    """Find the k most similar others of each row, as `top_k` does."""
     n = len(similarity.rankable)
     itself = Csr(np.arange(n + 1, dtype=np.int64), np.arange(n, dtype=np.int32), n)
     found, scores = similarity.top_k(rows, k, seen=itself)

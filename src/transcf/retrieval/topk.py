@@ -170,7 +170,12 @@ class Tiles:
                 self._multiply(block, part, tile)
             else:
                 self._fill(block.source, self.columns[part], tile)
-            parallel_for(n, partial(_look_at_rows, looks, tile, part.start), LEAST_ROWS)
+            parallel_for(n, partial(self._look, looks, tile, part.start), LEAST_ROWS)
+
+    @staticmethod
+    def _look(looks: tuple[Look, ...], tile: Scores, column: int, first: int, end: int) -> None:
+        for look in looks:
+            look(tile[first:end], column, slice(first, end))
 
     def hide(self, tile: Scores, first: int, users: Rows, listed: Csr) -> None:
         """Set the scores of listed items in a tile, which has a row for each user, to -inf."""
@@ -242,13 +247,6 @@ def not_finite(name: str) -> EvaluationError:
         f"{name} gives NaN or infinite scores to items that are to be ranked, and such scores have "
         "no order: check that its training converged."
     )
-
-
-def _look_at_rows(
-    looks: tuple[Look, ...], tile: Scores, first_column: int, first: int, end: int
-) -> None:
-    for look in looks:
-        look(tile[first:end], first_column, slice(first, end))
 
 
 def _even_slices(total: int, longest: int) -> Iterator[slice]:

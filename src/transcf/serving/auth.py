@@ -1,4 +1,4 @@
-"""Tokens with scopes and rate limits, and the middleware that requires them.
+"""Tokens with scopes and rate limits, and the check of who may send a request.
 
 Starlette's `TrustedHostMiddleware` is not used: it answers in plain text with status 400, cuts IPv6
 hosts at their first colon and does not check `Origin`.
@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from transcf.errors import ParameterError
-from transcf.serving.errors import error_response
+from transcf.serving.errors import RefusedError
 
 log = logging.getLogger("transcf.serving")
 
@@ -34,12 +34,9 @@ SCOPES = ("read", "write", "metrics", "admin")
 
 @dataclass
 class Token:
-    """A client of the service.
+    """A client of the service: its name in logs, its scopes, and its requests a second.
 
-    Attributes:
-        name: Name for logs.
-        scopes: Some of `SCOPES`.
-        rate: Requests a second; None for the limit of the service, 0 for no limit.
+    The rate is None for the limit of the service, and 0 for no limit.
     """
 
     name: str
@@ -70,9 +67,6 @@ def read_tokens(path: Path) -> dict[bytes, Token]:
 
     A line is a secret, which may do everything, or `NAME SCOPES SECRET [RATE]`, with scopes
     separated by commas. Lines that begin with # are comments.
-
-    Raises:
-        ParameterError: The file holds no token, or one that is not allowed.
     """
     try:
         lines = path.read_text(encoding="ascii").splitlines()
@@ -111,58 +105,45 @@ def read_tokens(path: Path) -> dict[bytes, Token]:
 class Tokens:
     """The tokens of a file, read again when it changes.
 
-    Args:
-        path: The file; None if no tokens are needed.
-
-    Raises:
-        ParameterError: The file cannot be used.
+    `by_digest` has them by the SHA-256 of their secret; it is None if no tokens are needed.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path, self._seen = path, self._state(path)
-        self._tokens = None if path is None else read_tokens(path)
-
-    @property
-    def required(self) -> bool:
-        """Whether requests need a token."""
-        return self._tokens is not None
+        self._path = path
+        self._seen = self._state()
+        self.by_digest = None if path is None else read_tokens(path)
 
     def find(self, authorization: bytes) -> Token | None:
         """Return the token of an `Authorization` header, None if there is none."""
-        if self._tokens is None or authorization[: len(_BEARER)].lower() != _BEARER:
+        if self.by_digest is None or authorization[: len(_BEARER)].lower() != _BEARER:
             return None
         # The time that looking up a digest takes says nothing about secrets.
-        return self._tokens.get(hashlib.sha256(authorization[len(_BEARER) :].strip()).digest())
+        secret = authorization[len(_BEARER) :].strip()
+        return self.by_digest.get(hashlib.sha256(secret).digest())
 
     def reload(self) -> None:
         """Read the file if it has changed; the tokens stay as they are if it cannot be used."""
-        state = self._state(self._path)
+        state = self._state()
         if self._path is None or state == self._seen:
             return
         self._seen = state
         try:
-            self._tokens = read_tokens(self._path)
+            self.by_digest = read_tokens(self._path)
         except ParameterError as error:
             log.error("The tokens stay as they were: %s", error)
         else:
             log.info("The tokens were read again.")
 
-    @staticmethod
-    def _state(path: Path | None) -> tuple[int, int, int] | None:
+    def _state(self) -> tuple[int, int, int] | None:
         try:
-            status = None if path is None else os.stat(path)
+            status = None if self._path is None else os.stat(self._path)
         except OSError:
             return None
         return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is of this machine only.
-
-    Example:
-        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-        (True, True, False)
-    """
+    """Return whether a host name or address is of this machine only."""
     if host == "localhost":
         return True
     try:
@@ -180,59 +161,39 @@ def check_host(host: str, has_tokens: bool) -> None:
         )
 
 
-class AuthMiddleware:
-    """Requires a token with the right scope; without tokens, a loopback `Host` and `Origin`.
+def check_access(scope: Scope, tokens: Tokens, rate_limit: float) -> None:
+    """Require a token with the right scope; without tokens, a loopback `Host` and `Origin`.
 
-    Args:
-        app: The application.
-        tokens: The tokens.
-        rate_limit: Requests a second of a token that has no limit of its own; 0 for none.
+    Raises:
+        RefusedError: The request may not be answered.
     """
-
-    def __init__(self, app: ASGIApp, tokens: Tokens, rate_limit: float) -> None:
-        self._app, self._tokens, self._rate_limit = app, tokens, rate_limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an allowed request on, or refuse it."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        if refusal is None:
-            await self._app(scope, receive, send)
-        else:
-            await error_response(*refusal)(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> tuple[int, str, str] | tuple[int, str, str, int] | None:
-        """Return status, code and sentence of a refusal; None for an allowed request."""
-        headers = dict(scope["headers"])
-        if not self._tokens.required:
-            host = headers.get(b"host", b"").decode("latin-1")
-            origin = headers.get(b"origin", b"").decode("latin-1")
-            if _has_loopback_host(f"//{host}") and (not origin or _has_loopback_host(origin)):
-                return None
+    headers = dict(scope["headers"])
+    if tokens.by_digest is None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not _has_loopback_host(f"//{host}") or (origin and not _has_loopback_host(origin)):
             sentence = "Without a token the service answers to this machine alone."
-            return 403, "forbidden", sentence
-        path = scope["path"]
-        if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
-            return None
-        token = self._tokens.find(headers.get(b"authorization", b""))
-        if token is None:
-            return 401, "unauthorized", "Send the header Authorization: Bearer TOKEN."
-        scope["token"] = token.name
-        needed = _needed_scope(scope["method"], path)
-        if needed not in token.scopes and "admin" not in token.scopes:
-            return 403, "forbidden", f"This needs a token with the scope {needed}."
-        wait = token.wait(self._rate_limit)
-        if wait:
-            sentence = "This token sends more requests than it may: send fewer a second."
-            return 429, "rate_limited", sentence, math.ceil(wait)
-        return None
-
-
-def _needed_scope(method: str, path: str) -> str:
+            raise RefusedError(403, "forbidden", sentence)
+        return
+    path = scope["path"]
+    if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
+        return
+    token = tokens.find(headers.get(b"authorization", b""))
+    if token is None:
+        raise RefusedError(401, "unauthorized", "Send the header Authorization: Bearer TOKEN.")
+    scope["token"] = token.name
+    needed = "read"
     if path == "/metrics":
-        return "metrics"
-    if path == "/v1/models/current":
-        return "admin"
-    return "write" if path == "/v1/events" and method == "POST" else "read"
+        needed = "metrics"
+    elif path == "/v1/models/current":
+        needed = "admin"
+    elif path == "/v1/events" and scope["method"] == "POST":
+        needed = "write"
+    if needed not in token.scopes and "admin" not in token.scopes:
+        raise RefusedError(403, "forbidden", f"This needs a token with the scope {needed}.")
+    if wait := token.wait(rate_limit):
+        sentence = "This token sends more requests than it may: send fewer a second."
+        raise RefusedError(429, "rate_limited", sentence, math.ceil(wait))
 
 
 @lru_cache(256)

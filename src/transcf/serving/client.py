@@ -61,12 +61,7 @@ class Call(Generic[T]):
 
 
 def encode_id(value: Id) -> str:
-    """Encode an id as the last segment of a path.
-
-    Example:
-        >>> encode_id("a/b"), encode_id(".."), encode_id(7)
-        ('a%2Fb', '%2E%2E', '7')
-    """
+    """Encode an id as the last segment of a path; `..` would change the path."""
     text = quote(str(value), safe="")
     return text.replace(".", "%2E") if text in (".", "..") else text
 

@@ -51,13 +51,7 @@ def demo_shop(folder: Path, users: int = 1000, items: int = 500, events: int = 2
 
 
 def item_table(categories: pl.DataFrame) -> pl.DataFrame:
-    """Generate titles and prices for items with categories such as "category 01".
-
-    Example:
-        >>> table = pl.DataFrame({"item_id": ["i001"], "category": ["category 02"]})
-        >>> item_table(table).columns
-        ['item_id', 'title', 'category', 'price']
-    """
+    """Generate titles and prices for items with categories such as "category 01"."""
     random = np.random.default_rng(_SEED)
     rows = []
     for number, (item, category) in enumerate(categories.iter_rows(), 1):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,25 +21,30 @@ from transcf.errors import (
     UnsupportedError,
     brief,
 )
-from transcf.serving.batching import OverloadedError
 from transcf.serving.events import StoreError
 from transcf.serving.logs import request_id
 from transcf.serving.schemas import json_id
 
 log = logging.getLogger("transcf.serving")
 
-#: Status and code of the library's exceptions.
-_STATUSES: tuple[tuple[type[TransCFError], int, str], ...] = (
-    (UnknownIdError, 404, "unknown"),
-    (UnsupportedError, 409, "unsupported"),
-    (StoreError, 503, "unavailable"),
-    (OverloadedError, 503, "overloaded"),
-    (ParameterError, 422, "invalid"),
-    (DataError, 422, "invalid"),
-)
-_CODES = {404: "not_found", 405: "method_not_allowed"}
-#: What clients read if the event store fails; the log has the reason, which may contain paths.
-STORE_FAILED = "Events cannot be stored or read at the moment; the log of the service says why."
+#: Headers of every response that does not have them already.
+DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+class RefusedError(TransCFError):
+    """A request that is not answered: status, error code, sentence, seconds until a retry."""
+
+    def __init__(self, status: int, code: str, sentence: str, retry_after: int | None = None):
+        super().__init__(sentence)
+        self.status, self.code, self.retry_after = status, code, retry_after
+
+
+class OverloadedError(RefusedError):
+    """More work is waiting than is allowed."""
+
+    def __init__(self, sentence: str, retry_after: int) -> None:
+        super().__init__(503, "overloaded", sentence, retry_after)
 
 
 def json_bytes(value: Any) -> bytes:
@@ -65,14 +72,25 @@ def json_response(value: Any, status: int = 200) -> Response:
 def error_response(
     status: int, code: str, sentence: str, retry_after: int | None = None
 ) -> Response:
-    """Return an error as a JSON response, with the id of the current request."""
-    error = {"code": code, "message": sentence, "request_id": request_id.get()}
+    """Return an error as a JSON response, with the id of the current request.
+
+    It has the headers of all answers, since some errors do not pass the middleware.
+    """
+    current = request_id.get()
+    error = {"code": code, "message": sentence, "request_id": current}
     response = json_response({"error": error}, status)
+    response.headers.update(DEFAULT_HEADERS | {"x-request-id": current})
     if retry_after is not None:
         response.headers["retry-after"] = str(retry_after)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response
+
+
+def store_failed(retry_after: int) -> Response:
+    """Return what clients read if the event store fails; the reason may contain paths."""
+    sentence = "Events cannot be stored or read at the moment; the log of the service says why."
+    return error_response(503, "unavailable", sentence, retry_after)
 
 
 def add_exception_handlers(app: FastAPI) -> None:
@@ -83,34 +101,52 @@ def add_exception_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Any) -> Response:
     """Name the first invalid field; the value is not repeated."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    # Of a union, pydantic names the validator, too.
+    errors = error.errors()
+    if errors[0]["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
+        sentence = "body: send a JSON object with the header Content-Type: application/json."
+        return error_response(422, "invalid", sentence)
+    # Of a union, pydantic has the errors of all members: those of the member with the fewest count.
+    members = Counter(_union_member(one["loc"]) for one in errors)
+    fewest = min(members, key=lambda member: members[member])
+    first = next(one for one in errors if _union_member(one["loc"]) == fewest)
     names = [str(part) for part in first["loc"] if not str(part).startswith("function-")]
+    names = [name for name in names if name != fewest]
     where = ".".join(names[1:]) or names[0]
     return error_response(422, "invalid", brief(f"{where[:200]}: {first['msg']}."))
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentence = f"{error.detail}: GET /docs lists what there is."
+def _union_member(loc: Sequence[Any]) -> str:
+    name = str(loc[1]) if len(loc) > 1 else ""
+    return name if name.endswith("Request") else ""
+
+
+async def _http_error(request: Request, error: Any) -> Response:
     code = _CODES.get(error.status_code, "invalid")
+    sentence = error.detail
+    if code == "too_large":
+        request.app.state.service.metrics.refused.labels(code).inc()
+    else:
+        sentence += ": GET /docs lists what there is."
     response = error_response(error.status_code, code, sentence)
     response.headers.update(error.headers or {})
     return response
 
 
-async def _library_error(request: Request, error: Exception) -> Response:
-    for kind, status, code in _STATUSES:
-        if isinstance(error, kind):
-            service = request.app.state.service
-            if code == "overloaded":
-                service.metrics.refused.labels(code).inc()
-            sentence = STORE_FAILED if kind is StoreError else str(error)
-            retry_after = service.settings.retry_after if status == 503 else None
-            return error_response(status, code, sentence, retry_after)
+async def _library_error(request: Request, error: Any) -> Response:
+    match error:
+        case RefusedError():
+            request.app.state.service.metrics.refused.labels(error.code).inc()
+            return error_response(error.status, error.code, str(error), error.retry_after)
+        case UnknownIdError():
+            return error_response(404, "unknown", str(error))
+        case UnsupportedError():
+            return error_response(409, "unsupported", str(error))
+        case StoreError():
+            return store_failed(request.app.state.service.settings.retry_after)
+        case ParameterError() | DataError():
+            return error_response(422, "invalid", str(error))
     return await _unexpected(request, error)
 
 

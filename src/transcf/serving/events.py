@@ -10,19 +10,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+import sqlalchemy as sql
+
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from transcf.data.ids import IdMap
 
 log = logging.getLogger("transcf.serving")
@@ -35,8 +34,6 @@ _RECONNECT_DELAY = 0.5
 _VALUES_PER_QUERY = 1000
 #: Seconds that the time of an event may be ahead of the clock.
 _MAX_AHEAD = 86_400
-_COLUMNS = ("user", "item", "time", "rating", "key", "number")
-_values = attrgetter(*_COLUMNS[:-1])
 
 
 class StoreError(TransCFError, OSError):
@@ -65,21 +62,7 @@ class Event:
 
 
 def invalid_reason(event: Event, users: IdMap, items: IdMap, now: float) -> str | None:
-    """Return why no model can learn from an event; None if one can.
-
-    Args:
-        event: The event.
-        users: User ids of the model: where they are integers, those of events must be, too.
-        items: Item ids of the model.
-        now: Seconds since 1970.
-
-    Example:
-        >>> import polars as pl
-        >>> from transcf.data.ids import IdMap
-        >>> ids = IdMap(pl.Series([7, 9]))
-        >>> invalid_reason(Event("7", "x", 0.0), ids, ids, 0.0)
-        "item ids of this model are integers of 64 bits, and 'x' is none."
-    """
+    """Return why a model with these ids cannot learn from an event; None if it can."""
     for kind, ids, text in (("user", users, event.user), ("item", items, event.item)):
         if not text or text != text.strip():
             return f"{kind} {shown(text)} is not allowed: ids have no blanks around them."
@@ -102,67 +85,15 @@ class Added(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True)
-class _Dialect:
-    """SQL that differs between the databases."""
+class StoreState(NamedTuple):
+    """What has happened to a store: it differs once there are new events, or some may be gone.
 
-    table: str
-    user: str
-    item: str
-    setup: tuple[str, ...]  # for a new connection
-    begin: str  # begins a write transaction
-    last: str  # reads the newest number, and locks it where `begin` does not lock
-    keep: str  # writes the newest number
-    mark: str  # returns another value after another connection has committed a change
-    deletions: str  # reads how often events were deleted
-    count_deletion: str  # writes it
+    A new connection may be to a restored file.
+    """
 
-
-_SQLITE = _Dialect(
-    table="events",
-    user="user",
-    item="item",
-    setup=(
-        "PRAGMA journal_mode = WAL",
-        "PRAGMA synchronous = FULL",
-        "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY AUTOINCREMENT, "
-        "key TEXT UNIQUE, user TEXT NOT NULL, item TEXT NOT NULL, time REAL NOT NULL, rating REAL)",
-        "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 "
-        "WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
-    ),
-    begin="BEGIN IMMEDIATE",
-    last="SELECT seq FROM sqlite_sequence WHERE name = 'events'",
-    keep="UPDATE sqlite_sequence SET seq = :last WHERE name = 'events'",
-    mark="PRAGMA data_version",
-    deletions="PRAGMA user_version",
-    count_deletion="PRAGMA user_version = {count}",
-)
-_POSTGRES = _Dialect(
-    table="transcf_events",
-    user="user_id",
-    item="item_id",
-    setup=(
-        "SET synchronous_commit = on",
-        "BEGIN",
-        "SELECT pg_advisory_xact_lock(7263427)",  # workers that start at once create tables once
-        "CREATE TABLE IF NOT EXISTS transcf_events (number BIGINT PRIMARY KEY, key TEXT UNIQUE, "
-        "user_id TEXT NOT NULL, item_id TEXT NOT NULL, time DOUBLE PRECISION NOT NULL, "
-        "rating DOUBLE PRECISION)",
-        "CREATE TABLE IF NOT EXISTS transcf_events_last ("
-        "single BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (single), number BIGINT NOT NULL)",
-        "INSERT INTO transcf_events_last (number) VALUES (0) ON CONFLICT DO NOTHING",
-        "CREATE TABLE IF NOT EXISTS transcf_events_deletions ("
-        "single BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (single), number BIGINT NOT NULL)",
-        "INSERT INTO transcf_events_deletions (number) VALUES (0) ON CONFLICT DO NOTHING",
-        "COMMIT",
-    ),
-    begin="BEGIN",
-    last="SELECT number FROM transcf_events_last FOR UPDATE",
-    keep="UPDATE transcf_events_last SET number = :last",
-    mark="SELECT l.number + d.number FROM transcf_events_last l, transcf_events_deletions d",
-    deletions="SELECT number FROM transcf_events_deletions",
-    count_deletion="UPDATE transcf_events_deletions SET number = {count}",
-)
+    connections: int
+    deletions: int
+    last: int
 
 
 class EventStore:
@@ -171,60 +102,58 @@ class EventStore:
     Args:
         url: A path or `sqlite:///path` for SQLite, `postgresql://user@host/name` for PostgreSQL.
             Files and tables are created if they are missing.
-
-    Raises:
-        StoreError: The database cannot be opened.
-        MissingExtraError: SQLAlchemy or psycopg is not installed.
-
-    Example:
-        >>> store = EventStore("events.db")
-        >>> store.add([[Event("ann", "tea", 0.0, key="1")], [Event("ann", "tea", 0.0, key="1")]])
-        [Added(stored=1, repeated=0, last=1), Added(stored=0, repeated=1, last=1)]
-        >>> [event.item for event in store.after(0)]
-        ['tea']
     """
 
     def __init__(self, url: str) -> None:
-        try:
-            import sqlalchemy as sql
-        except ImportError as error:
-            raise MissingExtraError("Storing events", "serve") from error
         scheme, separator, rest = url.partition("://")
-        options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "poolclass": sql.NullPool}
-        if separator and scheme in ("postgresql", "postgres"):
-            self._dialect, self._name, self._path = _POSTGRES, "PostgreSQL", None
-            self._password = urlsplit(url).password
-            options["creator"] = _postgres_connector(url)
-            self._engine = sql.create_engine("postgresql+psycopg://", **options)
+        self._path: str | None = None
+        self._password: str | None = None
+        if scheme in ("postgresql", "postgres") and separator:
+            # libpq reads the address: it may name several hosts, and says what is wrong with it.
+            options: dict[str, Any] = {"creator": _connector(url)}
+            address = sql.URL.create("postgresql+psycopg")
+            with suppress(ValueError):
+                self._password = urlsplit(url).password
+            self._name, self._begin, table = "PostgreSQL", "BEGIN", "transcf_events"
+            user, item = "user_id", "item_id"
+            # Workers that start at once create tables once.
+            self._setup = ["SET synchronous_commit = on", "BEGIN"]
+            self._setup += ["SELECT pg_advisory_xact_lock(7263427)"]
         elif not separator or scheme == "sqlite":
-            path = rest.removeprefix("/") if separator else url
-            self._dialect, self._name, self._path, self._password = _SQLITE, path, path, None
-            options["connect_args"] = {"timeout": _LOCK_TIMEOUT, "check_same_thread": False}
-            self._engine = sql.create_engine(sql.URL.create("sqlite", database=path), **options)
+            self._path = rest.removeprefix("/") if separator else url
+            address = sql.URL.create("sqlite", database=self._path)
+            options = {"connect_args": {"timeout": _LOCK_TIMEOUT, "check_same_thread": False}}
+            self._name, self._begin, table = self._path, "BEGIN IMMEDIATE", "events"
+            user, item = "user", "item"
+            self._setup = ["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", self._begin]
         else:
             raise ParameterError(
                 f"{scheme}:// is no store of events: name a file, or postgresql://user@host/name."
             )
-        table, user, item = self._dialect.table, self._dialect.user, self._dialect.item
-        self._insert = sql.text(
-            f"INSERT INTO {table} (number, {user}, {item}, time, rating, key) "
-            "VALUES (:number, :user, :item, :time, :rating, :key)"
+        self._engine = sql.create_engine(
+            address, isolation_level="AUTOCOMMIT", poolclass=sql.NullPool, **options
         )
-        self._known = sql.text(f"SELECT key FROM {table} WHERE key IN :keys").bindparams(
-            sql.bindparam("keys", expanding=True)
+        number = sql.BigInteger().with_variant(sql.Integer(), "sqlite")
+        self._events = sql.Table(
+            table,
+            sql.MetaData(),
+            sql.Column("number", number, primary_key=True, autoincrement=False),
+            sql.Column("key", sql.Text, unique=True),
+            sql.Column(user, sql.Text, key="user", nullable=False),
+            sql.Column(item, sql.Text, key="item", nullable=False),
+            sql.Column("time", sql.Double, nullable=False),
+            sql.Column("rating", sql.Double),
         )
-        self._after = sql.text(
-            f"SELECT {user}, {item}, time, rating, key, number FROM {table} "
-            "WHERE number > :number ORDER BY number"
+        self._state = sql.Table(
+            f"{table}_state",
+            self._events.metadata,
+            sql.Column("last", number, nullable=False),
+            sql.Column("deletions", number, nullable=False),
         )
-        self._keep = sql.text(self._dialect.keep)
-        self._delete = sql.text(f"DELETE FROM {table} WHERE number IN :numbers").bindparams(
-            sql.bindparam("numbers", expanding=True)
-        )
-        self._connection: Connection | None = None
+        self._read_state = f"SELECT deletions, last FROM {self._state.name}"
+        self._connection: sql.Connection | None = None
         self._file: tuple[int, int] | None = None  # identifies the file of the connection
-        self._connections = 0
-        self._seen, self._failed_at = -1, float("-inf")
+        self._connections, self._failed_at = 0, float("-inf")
         with self._connected():
             pass
 
@@ -239,11 +168,12 @@ class EventStore:
         keys = [event.key for batch in batches for event in batch if event.key is not None]
         rows: list[dict[str, Any]] = []
         added: list[Added] = []
+        column = self._events.c.key
         with self._writing() as (connection, last):
-            known: set[str] = set()
+            known: set[str | None] = set()
             for first in range(0, len(keys), _VALUES_PER_QUERY):
-                some = {"keys": keys[first : first + _VALUES_PER_QUERY]}
-                known.update(connection.scalars(self._known, some))
+                some = keys[first : first + _VALUES_PER_QUERY]
+                known.update(connection.scalars(sql.select(column).where(column.in_(some))))
             for batch in batches:
                 before = last
                 for event in batch:
@@ -252,55 +182,60 @@ class EventStore:
                             continue
                         known.add(event.key)
                     last += 1
-                    rows.append(dict(zip(_COLUMNS, (*_values(event), last), strict=True)))
+                    rows.append(
+                        {
+                            "number": last,
+                            "user": event.user,
+                            "item": event.item,
+                            "time": event.time,
+                            "rating": event.rating,
+                            "key": event.key,
+                        }
+                    )
                 added.append(Added(last - before, len(batch) - (last - before), last))
             if rows:
-                connection.execute(self._insert, rows)
-            connection.execute(self._keep, {"last": last})
+                connection.execute(sql.insert(self._events), rows)
+            connection.execute(sql.update(self._state).values(last=last))
         return added
 
     def continue_after(self, number: int) -> None:
         """Give the next event a number above this one, such as the newest that a model has seen."""
         with self._writing() as (connection, last):
-            connection.execute(self._keep, {"last": max(last, number)})
+            connection.execute(sql.update(self._state).values(last=max(last, number)))
 
     def delete(self, numbers: Sequence[int]) -> int:
         """Delete events by number; running services forget them. Return how many there were."""
-        deleted = 0
-        with self._writing() as (connection, _):
-            for first in range(0, len(numbers), _VALUES_PER_QUERY):
-                some = {"numbers": list(numbers[first : first + _VALUES_PER_QUERY])}
-                deleted += connection.execute(self._delete, some).rowcount
-            count = int(connection.exec_driver_sql(self._dialect.deletions).scalar_one()) + 1
-            connection.exec_driver_sql(self._dialect.count_deletion.format(count=count))
-        return deleted
+        number = self._events.c.number
+        parts = range(0, len(numbers), _VALUES_PER_QUERY)
+        return self._delete(
+            *(number.in_(numbers[first : first + _VALUES_PER_QUERY]) for first in parts)
+        )
 
     def delete_learned(self, learned: int, older_than: float) -> int:
         """Delete the events up to a number with a time before `older_than`; return how many."""
-        old = [e.number for e in self.after(0) if e.number <= learned and e.time < older_than]
-        return self.delete(old) if old else 0
+        events = self._events.c
+        return self._delete((events.number <= learned) & (events.time < older_than))
 
-    def changed(self) -> bool:
-        """Return whether there may be events that `after` has not returned yet."""
+    def _delete(self, *parts: sql.ColumnElement[bool]) -> int:
+        with self._writing() as (connection, _):
+            found = [connection.execute(sql.delete(self._events).where(some)) for some in parts]
+            once_more = self._state.c.deletions + 1
+            connection.execute(sql.update(self._state).values(deletions=once_more))
+            return sum(result.rowcount for result in found)
+
+    def state(self) -> StoreState:
+        """Return what has happened to the store by now."""
         with self._connected() as connection:
-            return self._mark(connection) != self._seen
-
-    def epoch(self) -> tuple[int, int]:
-        """Return a value that differs once events that were read may be gone.
-
-        That is after a deletion, and after a new connection, which may be to a restored file.
-        """
-        with self._connected() as connection:
-            deletions = int(connection.exec_driver_sql(self._dialect.deletions).scalar_one())
-            return self._connections, deletions
+            deletions, last = connection.exec_driver_sql(self._read_state).one()
+            return StoreState(self._connections, deletions, last)
 
     def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
+        events = self._events.c
+        columns = (events.user, events.item, events.time, events.rating, events.key, events.number)
+        query = sql.select(*columns).where(events.number > number).order_by(events.number)
         with self._connected() as connection:
-            mark = self._mark(connection)  # before the events: later ones are noticed next time
-            rows = connection.execute(self._after, {"number": number}).all()
-            self._seen = mark
-        return [Event(*row) for row in rows]
+            return [Event(*row) for row in connection.execute(query)]
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
@@ -309,34 +244,27 @@ class EventStore:
             self._connection.close()
             self._connection = None
 
-    def _mark(self, connection: Connection) -> int:
-        return int(connection.exec_driver_sql(self._dialect.mark).scalar_one())
-
     @contextmanager
-    def _writing(self) -> Iterator[tuple[Connection, int]]:
+    def _writing(self) -> Iterator[tuple[sql.Connection, int]]:
         """Yield the connection in a write transaction, and the number of the newest event."""
         with self._connected() as connection:
-            connection.exec_driver_sql(self._dialect.begin)
-            yield connection, int(connection.exec_driver_sql(self._dialect.last).scalar_one())
+            connection.exec_driver_sql(self._begin)
+            last = sql.select(self._state.c.last).with_for_update()  # `BEGIN IMMEDIATE` locks, too
+            yield connection, connection.execute(last).scalar_one()
             connection.exec_driver_sql("COMMIT")
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection]:
+    def _connected(self) -> Iterator[sql.Connection]:
         """Yield the connection; after an error it is closed, and opened again at the next call."""
-        from sqlalchemy.exc import SQLAlchemyError
-
         self._check_file()
         if self._connection is None and time.monotonic() - self._failed_at < _RECONNECT_DELAY:
             raise StoreError(f"{self._name} cannot be reached: trying again in a moment.")
         try:
             if self._connection is None:
-                self._connection, self._seen = self._engine.connect(), -1
-                for statement in self._dialect.setup:
-                    self._connection.exec_driver_sql(statement)
-                self._file = _file_identity(self._path)
-                self._connections += 1
+                self._connect()
+            assert self._connection is not None
             yield self._connection
-        except SQLAlchemyError as error:
+        except sql.exc.SQLAlchemyError as error:
             self.close()
             self._failed_at = time.monotonic()
             reason = (str(getattr(error, "orig", error)).splitlines() or ["no reason given"])[0]
@@ -348,12 +276,25 @@ class EventStore:
             self.close()
             raise
 
+    def _connect(self) -> None:
+        connection = self._connection = self._engine.connect()
+        for statement in self._setup:
+            connection.exec_driver_sql(statement)
+        self._events.metadata.create_all(connection)
+        if connection.exec_driver_sql(self._read_state).first() is None:
+            newest = sql.select(sql.func.coalesce(sql.func.max(self._events.c.number), 0))
+            last = connection.execute(newest).scalar_one()
+            connection.execute(sql.insert(self._state).values(last=last, deletions=0))
+        connection.exec_driver_sql("COMMIT")
+        self._file = _file_identity(self._path)
+        self._connections += 1
+
     def _check_file(self) -> None:
         """Raise if the file was deleted; connect again if it was replaced.
 
         SQLite would write on to a deleted file, and a new one would count from 1 again.
         """
-        if self._file is None or self._path is None:
+        if self._file is None:
             return
         found = _file_identity(self._path)
         if found is None:
@@ -365,27 +306,22 @@ class EventStore:
 
 def _file_identity(path: str | None) -> tuple[int, int] | None:
     try:
-        status = os.stat(path) if path is not None else None
+        status = None if path is None else os.stat(path)
     except OSError:
         return None
     return None if status is None else (status.st_dev, status.st_ino)
 
 
-def _postgres_connector(url: str) -> Any:
+def _connector(url: str) -> Callable[[], Any]:
     try:
         import psycopg
-    except ImportError as error:
+    except ImportError as error:  # also without its C library
         raise MissingExtraError("Storing events in PostgreSQL", "serve") from error
     return lambda: psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT)
 
 
 def events_url(model: Path, url: str | None) -> str:
-    """Return where the events of a model are stored: `url`, or a file next to the model.
-
-    Example:
-        >>> events_url(Path("/models/shop"), None)
-        '/models/shop.events.db'
-    """
+    """Return where the events of a model are stored: `url`, or a file next to the model."""
     base = model.absolute()
     return url or str(base.with_name(f"{base.name}.events.db"))
 
@@ -401,13 +337,6 @@ class EventCache:
         by_user: Events of each user, oldest first.
         error: Why the last read failed; None if it did not.
         failures: How often reading failed.
-
-    Example:
-        >>> cache = EventCache(EventStore("recent.db"))
-        >>> _ = EventStore("recent.db").add([[Event("ann", "tea", 0.0)]])
-        >>> cache.update()
-        >>> [event.item for event in cache.of("ann")]
-        ['tea']
     """
 
     store: EventStore
@@ -416,7 +345,7 @@ class EventCache:
     by_user: dict[str, list[Event]] = field(default_factory=dict)
     error: str | None = None
     failures: int = 0
-    _epoch: tuple[int, int] | None = None
+    _state: StoreState | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self) -> None:
@@ -426,8 +355,7 @@ class EventCache:
         """
         with self._lock:
             try:
-                if self.store.changed():
-                    self._read()
+                self._read(self.store.state())
                 if self.error is not None:
                     log.info("Events can be read again.")
                 self.error = None
@@ -437,18 +365,20 @@ class EventCache:
                     log.error("Events cannot be read: %s", error)
                 self.error = str(error)
 
-    def _read(self) -> None:
-        epoch = self.store.epoch()
-        if epoch == self._epoch:
+    def _read(self, state: StoreState) -> None:
+        if state == self._state:
+            return
+        if self._state is not None and state[:2] == self._state[:2]:
             self.extend(self.store.after(self.last))
+            self._state = state
         else:
-            self._restart(self.first, epoch)
+            self._restart(self.first, state)
 
-    def _restart(self, first: int, epoch: tuple[int, int]) -> None:
+    def _restart(self, first: int, state: StoreState) -> None:
         fresh = EventCache(self.store, last=first)
         fresh.extend(self.store.after(first))
         self.by_user, self.first, self.last = fresh.by_user, first, fresh.last
-        self._epoch = epoch
+        self._state = state
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add events that are newer than all in the cache."""
@@ -477,4 +407,4 @@ class EventCache:
             StoreError: The store cannot be read; the cache is unchanged.
         """
         with self._lock:
-            self._restart(first, self.store.epoch())
+            self._restart(first, self.store.state())

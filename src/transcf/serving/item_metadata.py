@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from transcf.data.validate import Place, category_lists, usual_role
+from transcf.data.validate import Place, Role, category_lists, usual_roles
 from transcf.errors import DataError
 
 #: Usual names of the title column.
@@ -17,31 +17,29 @@ _TITLES = ("title", "name", "label")
 
 
 def _read_text(path: Path, separator: str) -> pl.DataFrame:
-    """Read a delimited file; only columns other than ids, titles and categories become numbers."""
-    frame = pl.read_csv(path, separator=separator, infer_schema=False, glob=False)
-    others = [
-        name
-        for name in frame.columns
-        if not _is_id(name) and usual_role(name) != "category" and name.lower() not in _TITLES
-    ]
-    return frame.with_columns(_as_numbers(frame[name]) for name in others)
-
-
-def _as_numbers(text: pl.Series) -> pl.Series:
-    """Return a column as integers or floats if all values are numbers, else unchanged."""
-    for kind in (pl.Int64, pl.Float64):
-        numbers = text.cast(kind, strict=False)
-        if numbers.null_count() == text.null_count():
-            return numbers
-    return text
+    """Read a delimited file; ids, titles and categories stay text."""
+    names = pl.read_csv(path, separator=separator, n_rows=0, glob=False).columns
+    text = {
+        name: pl.String
+        for name, role in zip(names, _roles(names), strict=True)
+        if role in ("item", "category") or name.lower() in _TITLES
+    }
+    return pl.read_csv(
+        path,
+        separator=separator,
+        schema_overrides=text,
+        infer_schema_length=None,
+        try_parse_dates=False,
+        glob=False,
+    )
 
 
 def _read_json(path: Path) -> pl.DataFrame:
     return pl.read_ndjson(path.read_bytes(), infer_schema_length=None)
 
 
-def _is_id(name: str) -> bool:
-    return usual_role(name) == "item" or name.lower() == "id"
+def _roles(names: Sequence[str]) -> list[Role | None]:
+    return usual_roles(["item_id" if name.lower() == "id" else name for name in names])
 
 
 _READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -60,13 +58,7 @@ def is_table(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class ItemMetadata:
-    """Metadata of one item.
-
-    Attributes:
-        title: Title; None if it has none.
-        categories: In the order of the table.
-        others: Further columns by name, without empty values.
-    """
+    """Metadata of one item; `others` has the further columns without empty values."""
 
     title: str | None = None
     categories: tuple[str, ...] = ()
@@ -78,24 +70,17 @@ NO_METADATA = ItemMetadata()
 
 
 def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
-    r"""Read a table of items; return metadata by item id as text.
+    """Read a table of items; return metadata by item id as text.
 
     Args:
         path: CSV, TSV, JSON lines or Parquet with a column of item ids and optional columns
             `title` and `category` (see `category_lists`).
-
-    Raises:
-        DataError: The table cannot be used.
-
-    Example:
-        >>> _ = Path("items.csv").write_text("item_id,title,category\n7,Sencha,green|new")
-        >>> read_item_metadata(Path("items.csv"))["7"].categories
-        ('green', 'new')
     """
     frame = _read(path)
-    item = _id_column(frame, path)
+    roles = dict(zip(frame.columns, _roles(frame.columns), strict=True))
+    item = _id_column(roles, path)
     title = next((name for name in frame.columns if name.lower() in _TITLES), None)
-    category = next((n for n in frame.columns if n != title and usual_role(n) == "category"), None)
+    category = next((n for n, role in roles.items() if n != title and role == "category"), None)
     others = [name for name in frame.columns if name not in (item, title, category)]
     ids = frame[item].cast(pl.String)
     if ids.null_count():
@@ -127,8 +112,8 @@ def _read(path: Path) -> pl.DataFrame:
         raise DataError(f"{path} cannot be read as a table: {error}.") from error
 
 
-def _id_column(frame: pl.DataFrame, path: Path) -> str:
-    found = [name for name in frame.columns if _is_id(name)]
+def _id_column(roles: Mapping[str, Role | None], path: Path) -> str:
+    found = [name for name, role in roles.items() if role == "item"]
     if len(found) != 1:
         what = "several columns that could be" if found else "no column of"
         raise DataError(f"{path} has {what} item ids: name one item_id.")

@@ -1,4 +1,4 @@
-"""ASGI middleware: request ids, logs and metrics of requests, and limits."""
+"""ASGI middleware: who may ask, how much at once, and what becomes of each request."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transcf.serving.errors import error_response
+from transcf.serving.auth import check_access
+from transcf.serving.errors import DEFAULT_HEADERS, OverloadedError, RefusedError, error_response
 from transcf.serving.logs import fields, request_id
-from transcf.serving.metrics import Metrics
-from transcf.serving.settings import ServiceSettings
+from transcf.serving.service import Service
 
 log = logging.getLogger("transcf.serving")
 
@@ -22,7 +22,7 @@ log = logging.getLogger("transcf.serving")
 _UNLIMITED_PATHS = ("/healthz", "/readyz", "/metrics")
 #: Ids of requests that are taken over from clients.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_NO_STORE, _NO_SNIFF = (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")
+_HEADERS = [(name.encode(), value.encode()) for name, value in DEFAULT_HEADERS.items()]
 
 
 def new_request_id() -> str:
@@ -38,28 +38,23 @@ def _given_id(scope: Scope) -> str | None:
     return None
 
 
-class ObserveMiddleware:
-    """Gives each request an id, counts it and logs it; answers HEAD like GET, without a body.
+class Gate:
+    """Gives each request an id, refuses it or passes it on, counts it and logs it.
 
-    Args:
-        app: The application.
-        metrics: Counts requests by route, method and status.
-        settings: What is logged.
-
-    Attributes:
-        active: Number of requests in progress.
+    HEAD is answered like GET, without a body.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, settings: ServiceSettings) -> None:
-        self._app, self._metrics = app, metrics
-        self._logs_all, self._slow = settings.access_log, settings.slow_seconds
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._settings, self._metrics = service.settings, service.metrics
+        self._active = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and note what becomes of it."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, method = time.perf_counter(), 500, scope["method"]
+        began, status, method = time.perf_counter(), 0, scope["method"]
         current = _given_id(scope) or new_request_id()
         request_id.set(current)
         if method == "HEAD":
@@ -69,30 +64,61 @@ class ObserveMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status, headers = message["status"], message["headers"]
-                headers.append((b"x-request-id", current.encode()))
                 names = [name for name, _ in headers]
-                if b"cache-control" not in names:
-                    headers.append(_NO_STORE)
-                if b"x-content-type-options" not in names:
-                    headers.append(_NO_SNIFF)
+                for header in (*_HEADERS, (b"x-request-id", current.encode())):
+                    if header[0] not in names:
+                        headers.append(header)
             elif method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
 
         try:
-            await self._app(scope, receive, note_start)
+            await self._answer(scope, receive, note_start)
+        except RefusedError as error:
+            if error.code in ("overloaded", "timeout"):
+                self._metrics.refused.labels(error.code).inc()
+            if status:
+                raise TimeoutError(str(error)) from error  # the server cuts the connection
+            response = error_response(error.status, error.code, str(error), error.retry_after)
+            if scope["method"] != "GET":
+                response.headers["connection"] = "close"  # instead of waiting for the body
+            await response(scope, receive, note_start)
         finally:
-            # Routes rather than paths: paths contain ids.
-            route = getattr(scope.get("route"), "path_format", "other")
-            spent = time.perf_counter() - started
-            requests, seconds = self._metrics.count_request(route, method, status)
-            requests.inc()
-            seconds.observe(spent)
-            if spent >= self._slow or self._logs_all:
-                self._log(scope, route, method, status, spent)
+            self._note(scope, method, status or 500, time.perf_counter() - began)
 
-    def _log(self, scope: Scope, route: str, method: str, status: int, spent: float) -> None:
-        is_slow = spent >= self._slow
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on within the limits."""
+        settings = self._settings
+        if scope["path"] in _UNLIMITED_PATHS:
+            check_access(scope, self._service.tokens, settings.rate_limit)
+            await self._app(scope, receive, send)
+            return
+        if self._active >= settings.max_requests:
+            sentence = "The service has as many requests as it can take: try again in a moment."
+            raise OverloadedError(sentence, settings.retry_after)
+        self._active += 1
+        self._metrics.in_progress.set(self._active)
+        try:
+            check_access(scope, self._service.tokens, settings.rate_limit)
+            async with asyncio.timeout(settings.request_seconds):
+                await self._app(scope, _limited(receive, settings.max_body_bytes), send)
+        except TimeoutError:
+            sentence = f"This took longer than {settings.request_seconds:g} seconds: ask for less."
+            raise RefusedError(504, "timeout", sentence) from None
+        finally:
+            self._active -= 1
+            self._metrics.in_progress.set(self._active)
+
+    def _note(self, scope: Scope, method: str, status: int, spent: float) -> None:
+        """Count a request, and log it if it was slow or all are logged."""
+        # Routes rather than paths: paths contain ids.
+        route = getattr(scope.get("route"), "path_format", "other")
+        requests, seconds = self._metrics.count_request(route, method, status)
+        requests.inc()
+        seconds.observe(spent)
+        is_slow = spent >= self._settings.slow_seconds
+        if not is_slow and not self._settings.access_log:
+            return
         client = scope.get("client") or ("",)
         log.log(
             logging.WARNING if is_slow else logging.INFO,
@@ -108,98 +134,18 @@ class ObserveMiddleware:
         )
 
 
-class LoadLimiter:
-    """Refuses requests that are too many, too large or too slow.
-
-    Args:
-        app: The application.
-        settings: The limits.
-        refused: Called with the error code of each refused request.
-        note_active: Called with the number of requests in progress when it changes.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        settings: ServiceSettings,
-        refused: Callable[[str], None],
-        note_active: Callable[[int], None],
-    ) -> None:
-        self._app, self._settings, self._refused = app, settings, refused
-        self._note_active = note_active
-        self._active = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on within the limits, or refuse it."""
-        if scope["type"] != "http" or scope["path"] in _UNLIMITED_PATHS:
-            await self._app(scope, receive, send)
-            return
-        settings, started, body_is_read = self._settings, False, False
-
-        async def refuse(status: int, code: str, sentence: str, retry: int | None = None) -> None:
-            self._refused(code)
-            response = error_response(status, code, sentence, retry)
-            if not body_is_read:
-                response.headers["connection"] = "close"  # instead of waiting for the rest
-            await response(scope, receive, send)
-
-        async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        has_body = scope["method"] not in ("GET", "HEAD")
-        if self._active >= settings.max_requests:
-            body_is_read = not has_body
-            sentence = "The service has as many requests as it can take: try again in a moment."
-            await refuse(503, "overloaded", sentence, settings.retry_after)
-            return
-        self._active += 1
-        self._note_active(self._active)
-        try:
-            async with asyncio.timeout(settings.request_seconds):
-                body = await self._read_body(scope, receive) if has_body else b""
-                if body is None:
-                    limit = settings.max_body_bytes
-                    sentence = f"The body has more than {limit:,} bytes: send less at a time."
-                    await refuse(413, "too_large", sentence)
-                else:
-                    body_is_read = True
-                    source = _replay(body, receive) if has_body else receive
-                    await self._app(scope, source, note_start)
-        except TimeoutError:
-            if started:
-                self._refused("timeout")
-                raise
-            sentence = f"This took longer than {settings.request_seconds:g} seconds: ask for less."
-            await refuse(504, "timeout", sentence)
-        finally:
-            self._active -= 1
-            self._note_active(self._active)
-
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Return the body; None if it is too large."""
-        limit = self._settings.max_body_bytes
-        for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
-                return None
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return b""
-            body += message.get("body", b"")
-            if len(body) > limit:
-                return None
-            if not message.get("more_body"):
-                return bytes(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the whole body first."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Return a `receive` that raises if the body is too large."""
+    size = 0
 
     async def next_message() -> Message:
-        return messages.pop() if messages else await receive()
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > limit:
+            sentence = f"The body has more than {limit:,} bytes: send less at a time."
+            # FastAPI turns other exceptions into errors of the parser.
+            raise HTTPException(413, sentence, {"connection": "close"})
+        return message
 
     return next_message

@@ -20,7 +20,7 @@ from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
-from transcf.io.model_json import NAME
+from transcf.io.model_dir import NAME
 from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
@@ -44,13 +44,7 @@ _WARM_UP_USERS = 128
 class ModelVersion:
     """An immutable, loaded model version with everything that queries need.
 
-    Attributes:
-        number: Version number.
-        folder: Folder that it was loaded from.
-        model: The model, with memory-mapped arrays.
-        metadata: Item metadata by item id as text.
-        can: Which operations the model supports.
-        loaded_at: Seconds since 1970.
+    Arrays of the model are memory-mapped. `can` says which operations it supports.
     """
 
     number: int
@@ -141,6 +135,16 @@ class ModelVersion:
                 found.setdefault(name, []).append(row)
         return {name: np.array(found[name], np.int32) for name in sorted(found)}
 
+    @cached_property
+    def attributes(self) -> list[str]:
+        """Names of numeric columns of the table of items."""
+        numeric: dict[str, bool] = {}
+        for metadata in self.item_metadata:
+            for name, value in metadata.others.items():
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                numeric[name] = is_number and numeric.get(name, True)
+        return sorted(name for name, is_numeric in numeric.items() if is_numeric)
+
     def item_fields(self, row: int) -> Item:
         """Return id, title and categories of an item row for answers."""
         metadata = self.item_metadata[row]
@@ -225,13 +229,7 @@ class ModelVersion:
 
 
 def convert_id(ids: IdMap, value: Id) -> Id:
-    """Return an id in the type that the model uses: integers may come as text and vice versa.
-
-    Example:
-        >>> import polars as pl
-        >>> convert_id(IdMap(pl.Series([7, 9])), "7"), convert_id(IdMap(pl.Series(["7"])), 7)
-        (7, '7')
-    """
+    """Return an id in the type that the model uses: integers may come as text and vice versa."""
     if ids.is_text:
         return str(value)
     return ids.parse(value) if isinstance(value, str) else value

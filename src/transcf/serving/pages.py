@@ -1,4 +1,4 @@
-"""The explorer page and the page of all routes.
+"""The files of the explorer page.
 
 Files are sent compressed, under names with a digest of all files, so that browsers keep them until
 one changes. Starlette's `StaticFiles` does neither; the few files are kept in memory.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import html
 import mimetypes
+import re
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import HTMLResponse, Response
-
-from transcf.serving.errors import json_response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 PAGE = Path(__file__).with_name("page")
 #: Scripts and styles come from this service only; none is inline or compiled from text.
@@ -75,11 +72,12 @@ class _Page:
     def __init__(self) -> None:
         files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
         self.digest = hashlib.sha256(repr(files).encode()).hexdigest()[:12]
-        # Browsers would find imported scripts one after the other.
+        # Browsers would find imported scripts one after the other; some are only loaded on demand.
+        late = set(re.findall(rb'import\("\./([^"]+)"\)', files["main.js"]))
         preloads = "".join(
             f'  <link rel="modulepreload" href="page/{name}">\n'
             for name in files
-            if name.endswith(".js")
+            if name.endswith(".js") and name.encode() not in late
         )
         index = files.pop("index.html").replace(b"</head>", preloads.encode() + b"</head>")
         self.index = _File("index.html", index.replace(b'"page/', f'"page/{self.digest}/'.encode()))
@@ -92,7 +90,7 @@ class _Page:
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the explorer page and the description of all routes; nothing loads other hosts."""
+    """Add the explorer page, which shows the description of all routes as well."""
     page = _Page()
 
     @app.get("/", include_in_schema=False)
@@ -110,32 +108,8 @@ def add_pages(app: FastAPI) -> None:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:
-        return json_response(app.openapi())
+        return JSONResponse(app.openapi())  # `json_response` would write large limits as text
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(_list_routes(app.openapi()), headers=_HEADERS)
-
-
-def _list_routes(description: dict[str, Any]) -> str:
-    """Return an HTML page with all routes of an OpenAPI description."""
-    rows = []
-    for path, methods in description["paths"].items():
-        for method, about in methods.items():
-            parameters = ", ".join(p["name"] for p in about.get("parameters", []))
-            body = about.get("requestBody", {}).get("content", {}).get("application/json", {})
-            schema = body.get("schema", {})
-            kinds = [part.get("$ref", "") for part in schema.get("anyOf", [schema])]
-            names = " or ".join(kind.rpartition("/")[2] for kind in kinds)
-            cells = (method.upper(), path, about.get("description", ""), parameters, names)
-            rows.append("".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells))
-    heads = "".join(f"<th>{name}</th>" for name in ("", "route", "what", "parameters", "body"))
-    table = "".join(f"<tr>{row}</tr>" for row in rows)
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>transcf: routes</title>'
-        '<meta name="viewport" content="width=device-width">'
-        '<link rel="icon" href="page/icon.svg"><link rel="stylesheet" href="page/style.css">'
-        '<body class="routes">'
-        "<h1>Routes</h1><p>For machines: <a href='openapi.json'>openapi.json</a></p>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{table}</tbody></table></html>"
-    )
+    async def docs() -> RedirectResponse:
+        return RedirectResponse("./#/api")

@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,8 +17,7 @@ from scipy.sparse.linalg import svds
 
 from transcf.data.atomic import atomic_write
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.io.model_dir import versions_folder
-from transcf.io.model_json import NAME
+from transcf.io.model_dir import NAME, versions_folder
 
 if TYPE_CHECKING:
     from transcf.serving.model_version import ModelVersion
@@ -54,12 +52,9 @@ class Projection2D:
     matrix; a user is then at the mean of the items of the history.
 
     The layout "neighbors" is t-SNE of the same vectors (scikit-learn). It is computed in a thread
-    of its own at the first request and kept in a file next to the model's versions. Until then,
-    and without scikit-learn, the principal axes are used. A user has no coordinates of its own in
-    it, and is at the mean of the nearest items.
-
-    Args:
-        version: The model version.
+    of its own at the first request and kept in a file next to the model's versions. Until then the
+    principal axes are used. A user has no coordinates of its own in it, and is at the mean of the
+    nearest items.
     """
 
     def __init__(self, version: ModelVersion) -> None:
@@ -145,30 +140,19 @@ class Projection2D:
         folder = versions_folder(version.folder) if is_first else version.folder.parent
         return folder / f"map-{version.number}-{checksum}.npy"
 
-    def neighbor_layout(self) -> Array | None:
-        """Return the t-SNE layout (n_items, 2); None while it is being computed or if it cannot be.
-
-        The first call starts the computation.
-        """
+    def _placed(self, layout: Layout) -> Array | None:
+        """Return the t-SNE layout (n_items, 2) if it is wanted and there; start computing it."""
+        if layout != "neighbors":
+            return None
         if self._tsne is None:
             with contextlib.suppress(OSError, ValueError):
                 placed = np.load(self._tsne_file)
                 if placed.shape == (len(self._version.items), 2):
                     self._tsne = placed
-        if self._tsne is None and self._thread is None and self.can_compute_neighbors:
+        if self._tsne is None and self._thread is None and len(self._landmarks) > _NEAREST:
             self._thread = threading.Thread(target=self._compute, name="map", daemon=True)
             self._thread.start()
         return self._tsne
-
-    @property
-    def can_compute_neighbors(self) -> bool:
-        """Whether there is scikit-learn, and something to place."""
-        return find_spec("sklearn") is not None and len(self._landmarks) > _NEAREST
-
-    @property
-    def is_computing(self) -> bool:
-        """Whether the t-SNE layout is on its way."""
-        return self._thread is not None and self._thread.is_alive() and self._tsne is None
 
     def _compute(self) -> None:
         """Compute the layout and store it."""
@@ -205,9 +189,14 @@ class Projection2D:
         landmarks *= _TSNE_RADIUS / max(float(np.abs(landmarks).max()), np.finfo(float).tiny)
         placed = np.zeros((len(self._version.items), 2))
         others = np.setdiff1d(self._version.popular, rows)
-        placed[others] = _place_near(self._features[others], self._features[rows], landmarks)
+        if len(others):
+            placed[others] = _place_near(self._features[others], self._features[rows], landmarks)
         placed[rows] = landmarks
         return placed.round(_TSNE_DIGITS)
+
+    @property
+    def _is_computing(self) -> bool:
+        return self._thread is not None and self._thread.is_alive() and self._tsne is None
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -215,7 +204,7 @@ class Projection2D:
         """Return the items with the most users, in columns."""
         version = self._version
         positions, ratios = self._positions
-        placed = self.neighbor_layout() if layout == "neighbors" else None
+        placed = self._placed(layout)
         rows = version.popular[:limit]
         numbers = {name: number for number, name in enumerate(version.items_by_category)}
         entries = [version.item_metadata[row] for row in rows.tolist()]
@@ -224,11 +213,12 @@ class Projection2D:
             "version": version.number,
             "of": "item vectors" if self._vectors is not None else "interactions",
             "layout": "pca" if placed is None else "tsne",
-            "pending": layout == "neighbors" and placed is None and self.is_computing,
+            "pending": layout == "neighbors" and placed is None and self._is_computing,
             "translations": version.can["translations"],
             "shares": _rounded(ratios),
             "count": len(version.popular),
             "categories": list(numbers),
+            "attributes": version.attributes,
             "item": version.items.ids(rows).to_list(),
             "title": [entry.title for entry in entries],
             "category": [[numbers[name] for name in entry.categories] for entry in entries],
@@ -241,7 +231,7 @@ class Projection2D:
         """Return the position of a user, and the translated positions for some item rows."""
         history = user.history
         row = user.row if user.source == "model" and user.row != UNKNOWN else None
-        placed = self.neighbor_layout() if layout == "neighbors" else None
+        placed = self._placed(layout)
         vector: npt.NDArray[Any] | None = None
         if len(history) and self._vectors is not None:
             vector = self._version.scorer.position(row, history)
@@ -295,15 +285,10 @@ class Projection2D:
 
 def _place_near(vectors: npt.NDArray[Any], known: Array, places: Array) -> Array:
     """Return the mean places of the nearest known vectors, weighted by their inverse distance."""
-    found = np.zeros((len(vectors), 2))
-    squares = np.square(known).sum(axis=1)
-    for first in range(0, len(vectors), 512):
-        some = vectors[first : first + 512].astype(np.float64)
-        away = np.square(some).sum(axis=1)[:, None] + squares - 2 * some @ known.T
-        near = np.argpartition(away, _NEAREST - 1, axis=1)[:, :_NEAREST]
-        distances = np.maximum(np.take_along_axis(away, near, axis=1), 1e-6)
-        weights = (1 / distances) / (1 / distances).sum(axis=1, keepdims=True)
-        found[first : first + 512] = (places[near] * weights[..., None]).sum(axis=1)
+    from sklearn.neighbors import KNeighborsRegressor
+
+    method = KNeighborsRegressor(_NEAREST, weights="distance", algorithm="brute")
+    found: Array = method.fit(known, places).predict(vectors)
     return found
 
 

@@ -31,8 +31,8 @@ class _Case(NamedTuple):
 def quality(version: ModelVersion, events: EventCache) -> schemas.Quality:
     """Compare the model with popularity on events that it has not learned from.
 
-    `new_events` came after the model was trained. `held_out` is the comparison of `fit` on the
-    events that were held out to choose the epoch, before the model was fitted on all events.
+    `new_events` came after the model was trained. `held_out` is the comparison of `fit` (or `auto`)
+    on the events that were held out, before the model was fitted on all events.
     """
     checks = [_new_events(version, events), _held_out(version)]
     found: list[schemas.Check] = [check for check in checks if check is not None]
@@ -59,7 +59,7 @@ def _coverage(version: ModelVersion) -> float | None:
     most = max(50, min(_MAX_USERS, _MAX_SCORES // len(version.items)))
     some = rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
     histories = version.data.histories
-    users = [ResolvedUser(int(row), histories[int(row)], "model", True) for row in some]
+    users = [ResolvedUser(int(row), histories[int(row)], "model") for row in some]
     lists = rank(version, users, [RecommendOptions(k=_K)] * len(users))
     shown = np.unique(np.concatenate([ranked.items for ranked in lists]))
     return round(len(shown) / len(version.popular), 4)

@@ -1,240 +1,29 @@
-"""Queries about one model version: recommendations, neighbours, explanations, facts, search, map.
+"""Queries about one model version: neighbours, scores, facts, search, map.
 
-Most functions are routes as well (see `routes`): their parameters after `version` and `events` are
+Most functions are routes as well (see `app`): their parameters after `version` and `events` are
 those of the route, and their annotations limit them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
-from pydantic_core import to_json
 
-from transcf.data.csr import Histories
-from transcf.data.ids import UNKNOWN, Id, Rows
-from transcf.errors import UnknownIdError, UnsupportedError, shown
-from transcf.models.explain import Explanation, explanation
+from transcf.data.ids import UNKNOWN, Id
+from transcf.errors import UnknownIdError, shown
 from transcf.models.tables import similar
-from transcf.retrieval.scorer import Scores
 from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.projection import Layout
-from transcf.serving.ranking import Ranked, ResolvedUser, rank, resolve_sessions, resolve_users
-from transcf.serving.schemas import (
-    MAX_EXPLAINED,
-    MAX_ITEMS,
-    MAX_POINTS,
-    Length,
-    RecommendOptions,
-    SessionRequest,
-    TextId,
-    UserRequest,
-    UsersRequest,
-    json_id,
-)
+from transcf.serving.ranking import resolve_sessions, resolve_users, score
+from transcf.serving.schemas import MAX_ITEMS, MAX_POINTS, Length, TextId
 
-RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
-#: Past items in the reason of a recommended item.
-_REASON_ITEMS = 3
-#: Items whose scores percentiles refer to.
-_SAMPLED_ITEMS = 1000
-#: Users of an item for fair and strong evidence; an item of the history counts as three.
-_FAIR_SUPPORT, _STRONG_SUPPORT, _EVENTS_PER_USER = 10, 30, 3
 #: Categories that describe a user, and items of the history that they are counted in.
 _CARD_CATEGORIES, _CARD_ITEMS = 3, 200
-
-
-# -- recommendations -----------------------------------------------------------------------------
-
-
-def recommend(
-    version: ModelVersion, events: EventCache, requests: Sequence[RecommendRequest]
-) -> list[bytes]:
-    """Answer requests in JSON, in their order."""
-    asked = [_users_of(request) for request in requests]
-    users = iter(resolve_users(version, events, [user for some in asked for user in some]))
-    sessions = [request.session for request in requests if isinstance(request, SessionRequest)]
-    from_sessions = iter(resolve_sessions(version, sessions))
-    resolved: list[ResolvedUser] = []
-    options: list[RecommendOptions] = []
-    skipped: dict[int, list[Id]] = {}
-    for place, request in enumerate(requests):
-        if isinstance(request, SessionRequest):
-            user, skipped[place] = next(from_sessions)
-            resolved.append(user)
-        else:
-            resolved += [next(users) for _ in asked[place]]
-        options += [request] * (len(resolved) - len(options))
-    ranked = iter(zip(resolved, rank(version, resolved, options), strict=True))
-    answers = []
-    for place, request in enumerate(requests):
-        answer: dict[str, Any] = {"version": version.number}
-        if events.error is not None:
-            answer["stale"] = True
-        if ignored := _count_unknown(version, request):
-            answer["ignored"] = ignored
-        if isinstance(request, SessionRequest):
-            answer["skipped"] = [json_id(item) for item in skipped[place]]
-            answer |= _list(version, *next(ranked), explain=request.explain)
-        else:
-            lists = [
-                {"user": json_id(convert_id(version.users, user))}
-                | _list(version, *next(ranked), explain=request.explain)
-                for user in asked[place]
-            ]
-            answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
-        answers.append(to_json(answer, inf_nan_mode="null"))
-    return answers
-
-
-def _users_of(request: RecommendRequest) -> list[Id]:
-    if isinstance(request, UserRequest):
-        return [request.user]
-    return list(dict.fromkeys(request.users)) if isinstance(request, UsersRequest) else []
-
-
-def _count_unknown(version: ModelVersion, options: RecommendOptions) -> int:
-    """Count the ids in `items` and `exclude` that are unknown to the model."""
-    listed = [*(options.exclude or ()), *(options.items or ())]
-    return int((find_rows(version.items, listed) == UNKNOWN).sum()) if listed else 0
-
-
-def _list(
-    version: ModelVersion, user: ResolvedUser, ranked: Ranked, *, explain: bool
-) -> dict[str, Any]:
-    rows, scores = ranked.items.tolist(), ranked.scores.tolist()
-    if user.source == "popular":
-        scores = [int(score) for score in scores]
-    else:
-        scores = [float(f"{score:.7g}") for score in scores]
-    items: list[dict[str, Any]] = [
-        {**version.item_fields(row), "score": score, "rank": place}
-        for place, (row, score) in enumerate(zip(rows, scores, strict=True), 1)
-    ]
-    if explain:
-        for item, row in zip(items, rows, strict=True):
-            item["reason"] = _reason(version, user, row)
-    return {"source": user.source, "items": items}
-
-
-# -- explanations --------------------------------------------------------------------------------
-
-
-def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reason | None:
-    """Return a short explanation; None if there is none."""
-    if user.source == "popular" or not version.can["explain"]:
-        return None
-    found = _explanation(version, user, row, _REASON_ITEMS)
-    return {
-        "sentence": _sentence(version, found),
-        "effects": _effects(version, found),
-        **_support(version, user, row),
-    }
-
-
-def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
-    """Return how far the score of an item can be trusted."""
-    users = int(version.data.item_counts[row])
-    support = min(users, _EVENTS_PER_USER * len(user.history))
-    if support >= _STRONG_SUPPORT:
-        return {"users": users, "evidence": "strong"}
-    return {"users": users, "evidence": "fair" if support >= _FAIR_SUPPORT else "weak"}
-
-
-def _percentile(version: ModelVersion, user: ResolvedUser, score: float) -> float:
-    """Return the share of items with a lower score, in per cent, from a sample of the items."""
-    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
-    return round(100 * float((_score(version, user, sample) < score).mean()), 1)
-
-
-def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
-    scorer, item = version.scorer, version.items.series[row]
-    if user.source == "popular" or not len(user.history):
-        raise UnsupportedError(
-            "There is no history to explain the score with: send events, or a session with items "
-            "that the model knows."
-        )
-    if user.source == "model":
-        known = (user.row, version.users.series[user.row])
-        history = version.data.histories[user.row]
-        return explanation(scorer, scorer, known, history, item, top, include_seen=True)
-    folded_in = scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
-
-
-def _sentence(version: ModelVersion, found: Explanation) -> str:
-    """Return the sentence of an explanation, with titles in place of ids where there are some."""
-
-    def name(item: Id) -> Id:
-        return version.title(item) or item
-
-    effects = tuple(replace(entry, item_id=name(entry.item_id)) for entry in found.effects)
-    return replace(found, item_id=name(found.item_id), effects=effects).sentence
-
-
-def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
-    return [
-        {
-            "item": json_id(entry.item_id),
-            "title": version.title(entry.item_id),
-            "effect": round(entry.effect, 6),
-            "share": round(entry.share, 6),
-        }
-        for entry in found.effects
-    ]
-
-
-def explain_user(
-    version: ModelVersion,
-    events: EventCache,
-    user: TextId,
-    item: TextId,
-    top: Annotated[int, Field(ge=1, le=MAX_EXPLAINED)] = 5,
-) -> schemas.Explained:
-    """Explain the score of an item for a user."""
-    resolved = resolve_users(version, events, [user])[0]
-    if resolved.source == "popular":
-        raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
-    found = _explain(version, resolved, item, top)
-    found["user"] = convert_id(version.users, user)
-    return found
-
-
-def explain_session(
-    version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
-) -> schemas.Explained:
-    """Explain the score of an item for a session."""
-    user, _ = resolve_sessions(version, [asked.session])[0]
-    return _explain(version, user, asked.item, asked.top)
-
-
-def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
-    row = int(version.items.require([convert_id(version.items, item)], "item")[0])
-    found = _explanation(version, user, row, top)
-    return {
-        "version": version.number,
-        **_support(version, user, row),
-        "user": None if user.row == UNKNOWN else version.users.series[user.row],
-        "item": found.item_id,
-        "title": version.title(found.item_id),
-        "score": float(np.float32(found.score)),
-        "percentile": _percentile(version, user, found.score),
-        "source": user.source,
-        "sentence": _sentence(version, found),
-        "meaning": found.meaning,
-        "effects": _effects(version, found),
-        "others": found.others,
-        "others_drew": found.others_drew,
-        "others_pushed": found.others_pushed,
-        "notes": list(found.notes),
-        "details": found.details,
-    }
 
 
 # -- neighbours and scores -----------------------------------------------------------------------
@@ -290,38 +79,27 @@ def scores(
     version: ModelVersion, events: EventCache, asked: schemas.ScoresRequest
 ) -> schemas.PairScores:
     """Score pairs of users and items."""
-    pairs = [(pair.user, pair.item) for pair in asked.pairs]
-    users = list(dict.fromkeys(user for user, _ in pairs))
+    users = list(dict.fromkeys(pair.user for pair in asked.pairs))
     resolved = dict(zip(users, resolve_users(version, events, users), strict=True))
-    items = find_rows(version.items, [item for _, item in pairs])
-    found: list[float | None] = [None] * len(pairs)
+    rows = find_rows(version.items, [pair.item for pair in asked.pairs])
+    rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
     places: dict[Id, list[int]] = {}
-    for place, ((user, _), row) in enumerate(zip(pairs, items.tolist(), strict=True)):
-        known = row != UNKNOWN and version.scorer.rankable[row]
-        if known and resolved[user].source != "popular":
-            places.setdefault(user, []).append(place)
+    for place, pair in enumerate(asked.pairs):
+        if rankable[place] and resolved[pair.user].source != "popular":
+            places.setdefault(pair.user, []).append(place)
+    found: dict[int, float] = {}
     for user, some in places.items():
-        values = _score(version, resolved[user], items[some]).tolist()
-        for place, value in zip(some, values, strict=True):
-            found[place] = value
-    return {
-        "version": version.number,
-        "scores": [
-            {
-                "user": convert_id(version.users, user),
-                "item": convert_id(version.items, item),
-                "score": score,
-            }
-            for (user, item), score in zip(pairs, found, strict=True)
-        ],
-    }
-
-
-def _score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
-    if user.source == "model":
-        return version.scorer.scores(np.full(len(items), user.row, np.int32), items)
-    folded_in = version.scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return folded_in.scores(np.zeros(len(items), np.int32), items)
+        values = score(version, resolved[user], rows[some]).tolist()
+        found |= zip(some, values, strict=True)
+    answers: list[schemas.PairScore] = [
+        {
+            "user": convert_id(version.users, pair.user),
+            "item": convert_id(version.items, pair.item),
+            "score": found.get(place),
+        }
+        for place, pair in enumerate(asked.pairs)
+    ]
+    return {"version": version.number, "scores": answers}
 
 
 # -- facts and search ----------------------------------------------------------------------------
@@ -418,6 +196,20 @@ def item_map(
     return version.projection.points(limit, layout)
 
 
+def item_attribute(
+    version: ModelVersion,
+    events: EventCache,
+    name: str,
+    limit: Annotated[int, Field(ge=0, le=MAX_POINTS)] = 50_000,
+) -> schemas.Attribute:
+    """Return a numeric column of the table of items, in the order of the map."""
+    if name not in version.attributes:
+        raise UnknownIdError(f"The table of items has no numeric column {shown(name)}.")
+    rows = version.popular[:limit].tolist()
+    values = [version.item_metadata[row].others.get(name) for row in rows]
+    return {"version": version.number, "name": name, "values": values}
+
+
 def position(
     version: ModelVersion, events: EventCache, asked: schemas.PositionRequest
 ) -> dict[str, Any]:
@@ -425,5 +217,5 @@ def position(
     if asked.user is not None:
         user = resolve_users(version, events, [asked.user])[0]
     else:
-        user, _ = resolve_sessions(version, [asked.session or []])[0]
+        user = resolve_sessions(version, [asked.session or []])[0]
     return version.projection.position(user, version.rankable_rows(asked.toward), asked.layout)

@@ -1,28 +1,49 @@
-"""Resolve users of requests and rank items for many requests with one matrix product."""
+"""Lists and their reasons: users are resolved, and ranked for many requests by one product."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from pydantic import Field
+from pydantic_core import to_json
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Mask
+from transcf.errors import UnknownIdError, UnsupportedError, shown
+from transcf.models.explain import Explanation, explanation
 from transcf.retrieval.scorer import Scorer, Scores
+from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
-from transcf.serving.schemas import RecommendOptions, Source
+from transcf.serving.schemas import (
+    MAX_EXPLAINED,
+    RecommendOptions,
+    SessionRequest,
+    Source,
+    TextId,
+    UserRequest,
+    UsersRequest,
+    json_id,
+)
 
-#: What the requests of a group choose from: categories, and items if they are listed.
-_Choice: TypeAlias = tuple[tuple[str, ...], tuple[Id, ...] | None]
-#: Source, whether the training histories are what is hidden, choice, and a number.
-_GroupKey: TypeAlias = tuple[Source, bool | None, _Choice, int]
+RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
+#: Source, whether histories are hidden, categories, and items if they are listed.
+_GroupKey: TypeAlias = tuple[Source, bool, tuple[str, ...], tuple[Id, ...] | None]
 _EMPTY = np.empty(0, np.int32)
+#: Past items in the reason of a recommended item.
+_REASON_ITEMS = 3
+#: Items whose scores percentiles refer to.
+_SAMPLED_ITEMS = 1000
+#: Users of an item for fair and strong evidence; an item of the history counts as three.
+_FAIR_SUPPORT, _STRONG_SUPPORT, _EVENTS_PER_USER = 10, 30, 3
+
+
+# -- users ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +54,13 @@ class ResolvedUser:
         row: User row of the model; `UNKNOWN` for other users.
         history: Item rows, oldest first, including those of new events.
         source: How items are ranked for the user.
-        is_as_trained: Whether the history is that of the training data.
+        skipped: New items that the model cannot rank.
     """
 
     row: int
     history: Rows
     source: Source
-    is_as_trained: bool = False
+    skipped: Sequence[Id] = ()
 
 
 def resolve_users(
@@ -47,62 +68,52 @@ def resolve_users(
 ) -> list[ResolvedUser]:
     """Look up users in the model and in the events since it was trained."""
     wanted = [convert_id(version.users, user) for user in users]
-    data = version.data
     rows = version.users.rows(wanted)
-    rows = np.where((rows != UNKNOWN) & data.active[rows], rows, np.int32(UNKNOWN))
+    rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
     new = [[event.item for event in events.of(str(u), version.events_after)] for u in wanted]
-    found = []
-    for row, (added, rankable) in zip(rows.tolist(), _item_rows(version, new), strict=True):
-        history = _EMPTY if row == UNKNOWN else data.histories[row]
-        if rankable.any():
-            history = keep_last(np.concatenate([history, added[rankable]]))
-            found.append(_with_history(version, row, history))
-        else:
-            source: Source = "popular" if row == UNKNOWN else "model"
-            found.append(ResolvedUser(row, history, source, is_as_trained=True))
-    return found
+    return _with_items(version, rows.tolist(), new)
 
 
-def resolve_sessions(
-    version: ModelVersion, sessions: Sequence[Sequence[Id]]
-) -> list[tuple[ResolvedUser, list[Id]]]:
-    """Return a user for each session, and the items of the session unknown to the model."""
-    found = []
-    for session, (rows, rankable) in zip(sessions, _item_rows(version, sessions), strict=True):
-        skipped = [item for item, known in zip(session, rankable, strict=True) if not known]
-        found.append((_with_history(version, UNKNOWN, keep_last(rows[rankable])), skipped))
-    return found
+def resolve_sessions(version: ModelVersion, sessions: Sequence[Sequence[Id]]) -> list[ResolvedUser]:
+    """Return a user for each session."""
+    return _with_items(version, [UNKNOWN] * len(sessions), sessions)
 
 
-def _item_rows(version: ModelVersion, lists: Sequence[Sequence[Id]]) -> list[tuple[Rows, Mask]]:
-    """Return the item rows of each list, and which of them the model can rank.
+def _with_items(
+    version: ModelVersion, users: Sequence[int], lists: Sequence[Sequence[Id]]
+) -> list[ResolvedUser]:
+    """Add new items to the histories of user rows.
 
-    All lists are looked up at once: one lookup costs nearly as much as a thousand.
+    All items are looked up at once: one lookup costs nearly as much as a thousand.
     """
-    if not any(lists):
-        return [(_EMPTY, np.empty(0, bool))] * len(lists)
-    rows = find_rows(version.items, [item for items in lists for item in items])
-    rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
-    ends = np.cumsum([0, *map(len, lists)]).tolist()
-    return [(rows[start:end], rankable[start:end]) for start, end in pairwise(ends)]
-
-
-def _with_history(version: ModelVersion, row: int, history: Rows) -> ResolvedUser:
-    if len(history) and version.can["fold_in"]:
-        return ResolvedUser(row, history, "folded_in")
-    return ResolvedUser(row, history, "popular" if row == UNKNOWN else "model")
+    items = [item for some in lists for item in some]
+    rows, rankable = _EMPTY, np.empty(0, bool)
+    if items:
+        rows = find_rows(version.items, items)
+        rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
+    found, ends = [], np.cumsum([0, *map(len, lists)]).tolist()
+    for user, (start, end) in zip(users, pairwise(ends), strict=True):
+        history = _EMPTY if user == UNKNOWN else version.data.histories[user]
+        source: Source = "popular" if user == UNKNOWN else "model"
+        skipped: list[Id] = []
+        if start < end:
+            mask = rankable[start:end]
+            skipped = [items[place] for place in (np.flatnonzero(~mask) + start).tolist()]
+            if mask.any():
+                history = keep_last(np.concatenate([history, rows[start:end][mask]]))
+                source = "folded_in" if version.can["fold_in"] else source
+        found.append(ResolvedUser(user, history, source, skipped))
+    return found
 
 
 def keep_last(rows: Rows) -> Rows:
-    """Keep the last occurrence of every row.
-
-    Example:
-        >>> keep_last(np.array([4, 1, 4], np.int32)).tolist()
-        [1, 4]
-    """
+    """Keep the last occurrence of every row."""
     _, last = np.unique(rows[::-1], return_index=True)
     kept: Rows = rows[np.sort(len(rows) - 1 - last)]
     return kept
+
+
+# -- ranking -------------------------------------------------------------------------------------
 
 
 class Ranked(NamedTuple):
@@ -119,47 +130,24 @@ def rank(
 
     A list does not depend on the other requests, as `top_k` guarantees for inner products.
     """
-    found: list[Ranked | None] = [None] * len(users)
-    for (source, hides_seen, choice, _), places in _grouped(users, options).items():
-        allowed = _allowed(version, choice)
+    groups: dict[_GroupKey, list[int]] = {}
+    for place, (user, option) in enumerate(zip(users, options, strict=True)):
+        items = None if option.items is None else tuple(option.items)
+        key = (user.source, option.exclude_seen, tuple(option.categories or ()), items)
+        groups.setdefault(key, []).append(place)
+    found: dict[int, Ranked] = {}
+    for (source, exclude_seen, categories, items), places in groups.items():
+        allowed = _allowed(version, categories, items)
         some, asked = [users[place] for place in places], [options[place] for place in places]
         if source == "popular":
             lists = [_popular(version, *pair, allowed) for pair in zip(some, asked, strict=True)]
         else:
-            lists = _rank_group(version, some, asked, allowed, hides_seen)
-        for place, ranked in zip(places, lists, strict=True):
-            found[place] = ranked
-    return [ranked for ranked in found if ranked is not None]
+            lists = _rank_group(version, some, asked, allowed, exclude_seen=exclude_seen)
+        found |= zip(places, lists, strict=True)
+    return [found[place] for place in range(len(users))]
 
 
-def _grouped(
-    users: Sequence[ResolvedUser], options: Sequence[RecommendOptions]
-) -> dict[_GroupKey, list[int]]:
-    """Group requests that can share a call of `top_k`; return their places.
-
-    Users of the model share the table of training histories if exactly these are hidden, or nothing
-    is. Other groups get a table of their own, which has one row for each user of the model.
-    """
-    groups: dict[_GroupKey, list[int]] = {}
-    taken = Counter[tuple[_Choice, int]]()
-    for place, (user, option) in enumerate(zip(users, options, strict=True)):
-        choice = (
-            tuple(option.categories or ()),
-            None if option.items is None else tuple(option.items),
-        )
-        hides_seen, number = None, 0
-        if user.source == "model":
-            if not option.exclude and (user.is_as_trained or not option.exclude_seen):
-                hides_seen = option.exclude_seen
-            else:
-                number = taken[choice, user.row]
-                taken[choice, user.row] += 1
-        groups.setdefault((user.source, hides_seen, choice, number), []).append(place)
-    return groups
-
-
-def _allowed(version: ModelVersion, choice: _Choice) -> Mask:
-    categories, items = choice
+def _allowed(version: ModelVersion, categories: Sequence[str], items: Sequence[Id] | None) -> Mask:
     allowed = version.scorer.rankable
     if categories:
         allowed = allowed & version.in_categories(categories)
@@ -170,35 +158,55 @@ def _allowed(version: ModelVersion, choice: _Choice) -> Mask:
     return allowed
 
 
+def _excluded(version: ModelVersion, option: RecommendOptions) -> Rows:
+    return version.rankable_rows(option.exclude) if option.exclude else _EMPTY
+
+
 def _rank_group(
     version: ModelVersion,
     users: Sequence[ResolvedUser],
     options: Sequence[RecommendOptions],
     allowed: Mask,
-    hides_seen: bool | None,
+    *,
+    exclude_seen: bool,
 ) -> list[Ranked]:
-    """Rank items for a group of users of the model, or of users that are folded in."""
+    """Rank items for users of the model, or for users that are folded in.
+
+    Items of the training or folded-in histories are left out by `top_k`; other items of a request
+    are removed from lists that are as much longer.
+    """
     scorer: Scorer = version.scorer
+    others = [_excluded(version, option) for option in options]
     if users[0].source == "model":
-        rows, n_rows = np.array([user.row for user in users], np.int32), len(version.users)
+        rows, seen = np.array([user.row for user in users], np.int32), version.data.seen
+        if exclude_seen and not version.can["fold_in"]:
+            others = [
+                np.setdiff1d(np.concatenate([some, user.history]), seen.row(user.row))
+                for some, user in zip(others, users, strict=True)
+            ]
     else:
         histories = Histories.of([user.history for user in users], len(version.items))
-        scorer = version.scorer.fold_in(histories)
-        rows, n_rows = np.arange(len(users), dtype=np.int32), len(users)
-    seen: Csr | None = version.data.seen if hides_seen else None
-    if hides_seen is None:
-        seen = _hidden_table(version, users, options, rows, n_rows)
-    longest = min(max(option.k for option in options), int(np.count_nonzero(allowed)))
-    items, scores = scorer.top_k(rows, longest, seen=seen, allowed=allowed)
-    ends = np.minimum((items != UNKNOWN).sum(axis=1), [option.k for option in options])
-    return [Ranked(items[n, :end], scores[n, :end]) for n, end in enumerate(ends)]
+        scorer, seen = version.scorer.fold_in(histories), histories.matrix
+        rows = np.arange(len(users), dtype=np.int32)
+    most = max(option.k + len(some) for option, some in zip(options, others, strict=True))
+    most = min(most, int(np.count_nonzero(allowed)))
+    table = scorer.top_k(rows, most, seen=seen if exclude_seen else None, allowed=allowed)
+    lists = []
+    for items, scores, option, some in zip(*table, options, others, strict=True):
+        kept = items != UNKNOWN
+        if len(some):
+            kept &= ~np.isin(items, some)
+        lists.append(Ranked(items[kept][: option.k], scores[kept][: option.k]))
+    return lists
 
 
 def _popular(
     version: ModelVersion, user: ResolvedUser, option: RecommendOptions, allowed: Mask
 ) -> Ranked:
     """Return the items with the most users; scores are the numbers of users."""
-    hidden = _hidden(version, user, option)
+    hidden = _excluded(version, option)
+    if option.exclude_seen:
+        hidden = np.concatenate([hidden, user.history])
     order = version.popular
     if len(hidden) or allowed is not version.scorer.rankable:
         left = allowed.copy()
@@ -208,27 +216,191 @@ def _popular(
     return Ranked(rows, version.data.item_counts[rows].astype(np.float32))
 
 
-def _hidden(version: ModelVersion, user: ResolvedUser, option: RecommendOptions) -> Rows:
-    """Return the item rows that are left out of a list, ascending."""
-    parts = [_EMPTY]
-    if option.exclude_seen:
-        parts.append(user.history)
-    if option.exclude:
-        parts.append(version.rankable_rows(option.exclude))
-    return np.unique(np.concatenate(parts))
+def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
+    """Return the scores of item rows for a user who has a vector or a history."""
+    if user.source == "model":
+        return version.scorer.scores(np.full(len(items), user.row, np.int32), items)
+    folded_in = version.scorer.fold_in(Histories.of([user.history], len(version.items)))
+    return folded_in.scores(np.zeros(len(items), np.int32), items)
 
 
-def _hidden_table(
+# -- recommendations -----------------------------------------------------------------------------
+
+
+def recommend(
+    version: ModelVersion, events: EventCache, requests: Sequence[RecommendRequest]
+) -> list[bytes]:
+    """Answer requests in JSON, in their order."""
+    asked = [_users_of(request) for request in requests]
+    users = iter(resolve_users(version, events, [user for some in asked for user in some]))
+    sessions = [request.session for request in requests if isinstance(request, SessionRequest)]
+    from_sessions = iter(resolve_sessions(version, sessions))
+    resolved = [
+        [next(from_sessions)]
+        if isinstance(request, SessionRequest)
+        else [next(users) for _ in some]
+        for request, some in zip(requests, asked, strict=True)
+    ]
+    flat = [(user, r) for r, some in zip(requests, resolved, strict=True) for user in some]
+    ranked = iter(rank(version, [user for user, _ in flat], [request for _, request in flat]))
+    answers = []
+    for request, ids, some in zip(requests, asked, resolved, strict=True):
+        answer: dict[str, Any] = {"version": version.number}
+        if events.error is not None:
+            answer["stale"] = True
+        if ignored := _count_unknown(version, request):
+            answer["ignored"] = ignored
+        lists = [_list(version, user, next(ranked), explain=request.explain) for user in some]
+        if isinstance(request, SessionRequest):
+            answer["skipped"] = [json_id(item) for item in some[0].skipped]
+            answer |= lists[0]
+        else:
+            names = [{"user": json_id(convert_id(version.users, user))} for user in ids]
+            lists = [name | found for name, found in zip(names, lists, strict=True)]
+            answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
+        answers.append(to_json(answer, inf_nan_mode="null"))
+    return answers
+
+
+def _users_of(request: RecommendRequest) -> list[Id]:
+    if isinstance(request, UserRequest):
+        return [request.user]
+    return list(dict.fromkeys(request.users)) if isinstance(request, UsersRequest) else []
+
+
+def _count_unknown(version: ModelVersion, options: RecommendOptions) -> int:
+    """Count the ids in `items` and `exclude` that are unknown to the model."""
+    listed = [*(options.exclude or ()), *(options.items or ())]
+    return int((find_rows(version.items, listed) == UNKNOWN).sum()) if listed else 0
+
+
+def _list(
+    version: ModelVersion, user: ResolvedUser, ranked: Ranked, *, explain: bool
+) -> dict[str, Any]:
+    rows, scores = ranked.items.tolist(), ranked.scores.tolist()
+    if user.source == "popular":
+        scores = [int(value) for value in scores]
+    else:
+        scores = [float(f"{value:.7g}") for value in scores]
+    items: list[dict[str, Any]] = [
+        {**version.item_fields(row), "score": value, "rank": place}
+        for place, (row, value) in enumerate(zip(rows, scores, strict=True), 1)
+    ]
+    if explain:
+        for item, row in zip(items, rows, strict=True):
+            item["reason"] = _reason(version, user, row)
+    return {"source": user.source, "items": items}
+
+
+# -- explanations --------------------------------------------------------------------------------
+
+
+def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reason | None:
+    """Return a short explanation; None if there is none."""
+    if user.source == "popular" or not version.can["explain"]:
+        return None
+    found = _explanation(version, user, row, _REASON_ITEMS)
+    return {
+        "sentence": _sentence(version, found),
+        "effects": _effects(version, found),
+        **_support(version, user, row),
+    }
+
+
+def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
+    """Return how far the score of an item can be trusted."""
+    users = int(version.data.item_counts[row])
+    support = min(users, _EVENTS_PER_USER * len(user.history))
+    if support >= _STRONG_SUPPORT:
+        return {"users": users, "evidence": "strong"}
+    return {"users": users, "evidence": "fair" if support >= _FAIR_SUPPORT else "weak"}
+
+
+def _percentile(version: ModelVersion, user: ResolvedUser, value: float) -> float:
+    """Return the share of items with a lower score, in per cent, from a sample of the items."""
+    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
+    return round(100 * float((score(version, user, sample) < value).mean()), 1)
+
+
+def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
+    scorer, item = version.scorer, version.items.series[row]
+    if user.source == "popular" or not len(user.history):
+        raise UnsupportedError(
+            "There is no history to explain the score with: send events, or a session with items "
+            "that the model knows."
+        )
+    if user.source == "model":
+        known = (user.row, version.users.series[user.row])
+        history = version.data.histories[user.row]
+        return explanation(scorer, scorer, known, history, item, top, include_seen=True)
+    folded_in = scorer.fold_in(Histories.of([user.history], len(version.items)))
+    return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
+
+
+def _sentence(version: ModelVersion, found: Explanation) -> str:
+    """Return the sentence of an explanation, with titles in place of ids where there are some."""
+
+    def name(item: Id) -> Id:
+        return version.title(item) or item
+
+    effects = tuple(replace(entry, item_id=name(entry.item_id)) for entry in found.effects)
+    return replace(found, item_id=name(found.item_id), effects=effects).sentence
+
+
+def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
+    return [
+        {
+            "item": json_id(entry.item_id),
+            "title": version.title(entry.item_id),
+            "effect": round(entry.effect, 6),
+            "share": round(entry.share, 6),
+        }
+        for entry in found.effects
+    ]
+
+
+def explain_user(
     version: ModelVersion,
-    users: Sequence[ResolvedUser],
-    options: Sequence[RecommendOptions],
-    rows: Rows,
-    n_rows: int,
-) -> Csr:
-    """Return the hidden items as a table with `n_rows` rows; `rows` are distinct."""
-    lists = [_hidden(version, *pair) for pair in zip(users, options, strict=True)]
-    counts = np.zeros(n_rows + 1, np.int64)
-    counts[rows + 1] = [len(hidden) for hidden in lists]
-    in_order = [lists[place] for place in np.argsort(rows, kind="stable")]
-    columns = np.concatenate([_EMPTY, *in_order]).astype(np.int32)
-    return Csr(np.cumsum(counts), columns, len(version.items))
+    events: EventCache,
+    user: TextId,
+    item: TextId,
+    top: Annotated[int, Field(ge=1, le=MAX_EXPLAINED)] = 5,
+) -> schemas.Explained:
+    """Explain the score of an item for a user."""
+    resolved = resolve_users(version, events, [user])[0]
+    if resolved.source == "popular":
+        raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
+    found = _explain(version, resolved, item, top)
+    found["user"] = convert_id(version.users, user)
+    return found
+
+
+def explain_session(
+    version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
+) -> schemas.Explained:
+    """Explain the score of an item for a session."""
+    user = resolve_sessions(version, [asked.session])[0]
+    return _explain(version, user, asked.item, asked.top)
+
+
+def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
+    row = int(version.items.require([convert_id(version.items, item)], "item")[0])
+    found = _explanation(version, user, row, top)
+    return {
+        "version": version.number,
+        **_support(version, user, row),
+        "user": None if user.row == UNKNOWN else version.users.series[user.row],
+        "item": found.item_id,
+        "title": version.title(found.item_id),
+        "score": float(np.float32(found.score)),
+        "percentile": _percentile(version, user, found.score),
+        "source": user.source,
+        "sentence": _sentence(version, found),
+        "meaning": found.meaning,
+        "effects": _effects(version, found),
+        "others": found.others,
+        "others_drew": found.others_drew,
+        "others_pushed": found.others_pushed,
+        "notes": list(found.notes),
+        "details": found.details,
+    }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from transcf.data.csr import offsets
 from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.readers import open_data, read_interactions
@@ -33,7 +34,8 @@ _LENGTH, _METRIC = 10, "NDCG"
 _BLOCK = 256
 #: Description of the data that a model folder holds.
 _FOLDER = "the training interactions in the model's folder"
-#: Integer times above this are milliseconds: as seconds they would be after the year 5000.
+#: Integer times above this are milliseconds (as seconds they would be after the year 5000), and
+#: above its thousandfold microseconds, and so on.
 _MILLISECONDS = 10**11
 
 
@@ -117,15 +119,10 @@ def refresh(
         versions.switch(version)
         current, learned = version, found[-1].number
     if keep_days is not None:
-        deleted = prune(store, learned, keep_days)
+        deleted = store.delete_learned(learned, time.time() - 86_400 * keep_days)
     return Refreshed(
         version, current, len(new), judged, old_quality, new_quality, fitted_on, skipped, deleted
     )
-
-
-def prune(store: EventStore, learned: int, keep_days: float) -> int:
-    """Delete the events up to number `learned` that are older than some days; return how many."""
-    return store.delete_learned(learned, time.time() - 86_400 * keep_days)
 
 
 def _valid(served: ModelVersion, events: Sequence[Event]) -> list[Event]:
@@ -134,12 +131,7 @@ def _valid(served: ModelVersion, events: Sequence[Event]) -> list[Event]:
 
 
 def back_to(versions: Versions, version: int) -> None:
-    """Serve an earlier version again.
-
-    Raises:
-        ParameterError: There is no such version.
-        ModelFileError: It is damaged.
-    """
+    """Serve an earlier version again, if its files are whole."""
     if version < 1:
         raise ParameterError(f"--back-to {version} is no version: they count from 1.")
     if versions.made(version) is not None:
@@ -213,16 +205,16 @@ def _quality(
     version: ModelVersion, events: EventCache, users: Sequence[Id], wanted: Sequence[set[str]]
 ) -> float:
     """Return NDCG@10 of the lists that the service would give."""
+    resolved = resolve_users(version, events, users)
     ranks: list[float] = []
     for first in range(0, len(users), _BLOCK):
-        resolved = resolve_users(version, events, users[first : first + _BLOCK])
-        lists = rank(version, resolved, [RecommendOptions(k=_LENGTH)] * len(resolved))
+        some = resolved[first : first + _BLOCK]
+        lists = rank(version, some, [RecommendOptions(k=_LENGTH)] * len(some))
         for ranked, items in zip(lists, wanted[first : first + _BLOCK], strict=True):
-            listed = [str(item) for item in version.items.ids(ranked.items).to_list()]
+            listed = map(str, version.items.ids(ranked.items))
             places = {item: place for place, item in enumerate(listed, 1)}
             ranks += sorted(places.get(item, np.inf) for item in items)
-    ends = np.cumsum([0, *map(len, wanted)])
-    rows = np.arange(len(users), dtype=np.int32)
+    rows, ends = np.arange(len(users), dtype=np.int32), offsets([len(items) for items in wanted])
     return float(METRICS[_METRIC](Ranks(rows, ends, np.array(ranks)), _LENGTH).mean())
 
 
@@ -232,13 +224,8 @@ def _quality(
 def base_log(model: Recommender[Any], data: str | None) -> tuple[Interactions, str]:
     """Return the log that a model was trained on, and a description of where it comes from.
 
-    Args:
-        model: Fitted model; its report may name its data.
-        data: What to read instead, as for `transcf fit`; `"model"` for the training interactions
-            that the model keeps.
-
-    Raises:
-        DataError: The data that the report names cannot be read.
+    `data` names what to read instead of the data in the report: anything that `transcf fit` reads,
+    or `"model"` for the training interactions that the model keeps.
     """
     named = data or model.report_.get("dataset")
     if named is None or named == "model":
@@ -267,12 +254,6 @@ def with_events(base: Interactions, events: Sequence[Event]) -> Interactions:
     """Return a log with events added, after all others if the log has no times.
 
     Events with a rating of 0 or below are left out, as in logs.
-
-    Example:
-        >>> from transcf import synthesize
-        >>> log = synthesize(users=50, items=30, interactions=500)
-        >>> len(with_events(log, [Event("new", "i01", 1.7e9)]))
-        501
     """
     if not events:
         return base
@@ -303,7 +284,9 @@ def _convert_times(times: list[float], base: Interactions) -> pl.Series:
     if newest < len(base.timestamps):  # positions in histories: new events come after all of them
         order = np.argsort(np.argsort(times, kind="stable"), kind="stable")
         return pl.Series(newest + 1 + order)
-    scale = 1000 if newest > _MILLISECONDS else 1
+    scale = 1
+    while newest > _MILLISECONDS * scale:
+        scale *= 1000
     return pl.Series([int(time * scale) for time in times], dtype=pl.Int64)
 
 

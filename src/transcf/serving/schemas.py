@@ -52,12 +52,7 @@ _MAX_INTEGER = 2**53
 
 
 def json_id(value: Any) -> Any:
-    """Return an id for JSON: integers above 2^53 become text.
-
-    Example:
-        >>> json_id(7), json_id(2**53 + 1), json_id("tea")
-        (7, '9007199254740993', 'tea')
-    """
+    """Return an id for JSON: integers above 2^53 become text."""
     if isinstance(value, int) and not -_MAX_INTEGER <= value <= _MAX_INTEGER:
         return str(value)
     return value
@@ -453,6 +448,14 @@ class Quality(TypedDict):
     k: int
     coverage: float | None
     checks: list[Check]
+
+
+class Attribute(TypedDict):
+    """A number for each item of the map; None if unknown."""
+
+    version: int
+    name: str
+    values: list[float | None]
 
 
 class Stored(TypedDict):

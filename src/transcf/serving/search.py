@@ -25,12 +25,7 @@ _APPENDIX = r"\s*\([^()]*\)\s*$"
 
 
 def fold(texts: pl.Series) -> pl.Series:
-    """Return texts as words of lower-case letters and digits, separated by single blanks.
-
-    Example:
-        >>> fold(pl.Series(["Amélie (2001)", "Matrix, The"])).to_list()
-        ['amelie 2001', 'matrix the']
-    """
+    """Return texts as words of lower-case letters and digits, separated by single blanks."""
     plain = texts.str.normalize("NFKD").str.replace_all(r"\p{M}", "").str.to_lowercase()
     return plain.str.replace_all(r"[^\p{L}\p{N}]+", " ").str.strip_chars()
 
@@ -40,18 +35,9 @@ def _sorted_words(folded: pl.Series) -> pl.Series:
 
 
 class TextIndex:
-    """An index of short texts with an id each.
+    """An index of short texts with an id each; those with larger counts come first.
 
-    Args:
-        ids: Ids as text; a query may also be the beginning or a part of an id.
-        titles: Titles, empty where there are none.
-        counts: Texts with larger counts come first among equally good ones.
-
-    Example:
-        >>> titles = ["Matrix, The (1999)", "Matrix Reloaded, The (2003)", "Amélie (2001)"]
-        >>> index = TextIndex(pl.Series(["1", "2", "3"]), pl.Series(titles), np.array([5, 9, 3]))
-        >>> index.find("the matrix", 5), index.find("amelei", 5), index.find("ma", 5)
-        ([0, 1], [2], [1, 0])
+    A query may also be the beginning or a part of an id.
     """
 
     def __init__(self, ids: pl.Series, titles: pl.Series, counts: npt.NDArray[np.integer]) -> None:
@@ -146,12 +132,7 @@ class TextIndex:
 
 
 def _typo_pattern(word: str, is_last: bool) -> str:
-    """Return a regular expression of words that differ by one letter, or two swapped ones.
-
-    Example:
-        >>> _typo_pattern("ab", is_last=False)
-        '^(?:.b|.ab|b|ba|a.|a.b|a|ab.)$'
-    """
+    """Return a regular expression of words that differ by one letter, or two swapped ones."""
     forms = []
     for place in range(len(word)):
         before, after = word[:place], word[place + 1 :]

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ log = logging.getLogger("transcf.serving")
 
 #: Environment variable with the settings, for workers; each reads the tokens from their file.
 _ENVIRONMENT = "TRANSCF_SERVICE"
+#: Open files if there is no limit, and those that are no connections.
+_MAX_FILES, _OTHER_FILES = 65_536, 64
+#: Seconds after which a worker that does not react is replaced; starting one takes several.
+_WORKER_SECONDS = 60
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
@@ -149,15 +154,10 @@ class _Workers(Multiprocess):
 def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None) -> None:
     """Serve until SIGTERM or Ctrl-C; requests in progress are finished.
 
-    Args:
-        settings: What is served, and where.
-        ready: Called with the address when the model is loaded and the port is open.
-
-    Raises:
-        TransCFError: The model cannot be served.
-        OSError: The port cannot be opened.
+    `ready` is called with the address when the model is loaded and the port is open.
     """
-    check_host(settings.host, Tokens(settings.token_file).required)
+    check_host(settings.host, Tokens(settings.token_file).by_digest is not None)
+    settings = _within_open_files(settings)
     configure_logging(settings.log_format)
     if settings.workers == 1:
         server = uvicorn.Server(server_config(worker_app(settings), settings))
@@ -172,6 +172,24 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None
             os.environ[name] = str(Path(place, name))
         config = server_config(f"{__name__}:app_from_environment", settings)
         _Workers(config, sockets=[_open_port(settings, ready)]).run()
+
+
+def _within_open_files(settings: ServiceSettings) -> ServiceSettings:
+    """Allow as many open files as the system does, and no more connections than fit into them."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return settings
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MAX_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY:
+        most = max(soft, most)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (OSError, ValueError):  # some systems allow less than they say
+            most = soft
+    connections = min(settings.max_connections, max(1, most - _OTHER_FILES))
+    return replace(settings, max_connections=connections)
 
 
 def _open_port(settings: ServiceSettings, ready: Callable[[str], None]) -> socket.socket:
@@ -201,6 +219,7 @@ def server_config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Conf
         access_log=False,
         timeout_graceful_shutdown=settings.shutdown_seconds,
         timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_worker_healthcheck=_WORKER_SECONDS,
         server_header=False,
         date_header=False,
     )

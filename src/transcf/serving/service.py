@@ -1,4 +1,4 @@
-"""`Service`: the state of one worker and its threads."""
+"""`Service`: the state of one worker. Its threads answer concurrent requests together."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
 from transcf.errors import ParameterError
 from transcf.serving.auth import Tokens
-from transcf.serving.batching import Batcher, OverloadedError
+from transcf.serving.errors import OverloadedError
 from transcf.serving.events import (
     Added,
     Event,
@@ -24,12 +26,14 @@ from transcf.serving.events import (
 from transcf.serving.item_metadata import read_item_metadata
 from transcf.serving.metrics import Metrics
 from transcf.serving.model_version import ModelVersion
-from transcf.serving.queries import RecommendRequest, recommend
+from transcf.serving.ranking import RecommendRequest, recommend
 from transcf.serving.schemas import EventRequest, SessionRequest, UsersRequest
 from transcf.serving.settings import ServiceSettings
-from transcf.serving.versions import VersionManager, Versions
+from transcf.serving.version_manager import VersionManager
+from transcf.serving.versions import Versions
 
 T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("transcf.serving")
 
 #: Largest batches of recommendation requests and of event requests.
@@ -38,18 +42,98 @@ _MAX_LISTS, _MAX_POSTS = 128, 256
 _CHECK_EVERY = 0.5
 
 
+class Batcher(Generic[T, R]):
+    """Runs a function on batches of queued requests, on a thread of its own.
+
+    While the thread is busy, requests are queued; when it is free, it takes all of them. No request
+    waits for a batch to fill, so a single request is as fast as without batching.
+
+    Args:
+        run: Maps requests to as many answers, in order; an answer that is an exception is raised
+            for its request. An exception that `run` raises is raised for all requests.
+        max_size: Largest batch, in units of cost; a request of more is a batch of its own.
+        name: Name of the thread.
+        settings: The largest cost of all requests that are not answered yet.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[T]], Sequence[R | Exception]],
+        max_size: int,
+        name: str,
+        settings: ServiceSettings,
+    ) -> None:
+        self._run, self._max_size, self._settings = run, max_size, settings
+        self.name, self.cost = name, 0.0
+        self._queue: deque[tuple[T, float, asyncio.Future[R]]] = deque()
+        self._thread = ThreadPoolExecutor(1, name)
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of requests that wait."""
+        return len(self._queue)
+
+    async def submit(self, request: T, cost: float = 1.0) -> R:
+        """Return the answer to a request that costs about so many milliseconds.
+
+        Raises:
+            OverloadedError: Too much work is queued already.
+        """
+        if self.cost and self.cost + cost > self._settings.max_queued_cost:
+            sentence = "Too much work is waiting: try again in a moment, or ask for less."
+            raise OverloadedError(sentence, self._settings.retry_after)
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._queue.append((request, cost, answer))
+        self.cost += cost
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await answer
+
+    async def _work(self) -> None:
+        """Answer requests until the queue is empty."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                taken = self._take()
+                batch = [(request, future) for request, _, future in taken if not future.done()]
+                if batch:  # otherwise all were cancelled meanwhile
+                    requests = [request for request, _ in batch]
+                    answers: Sequence[R | Exception]
+                    try:
+                        answers = await loop.run_in_executor(self._thread, self._run, requests)
+                    except Exception as error:
+                        answers = [error] * len(batch)
+                    for (_, future), answer in zip(batch, answers, strict=True):
+                        if future.done():
+                            continue
+                        if isinstance(answer, Exception):
+                            future.set_exception(answer)
+                        else:
+                            future.set_result(answer)
+                self.cost -= sum(cost for _, cost, _ in taken)
+        finally:
+            self._task = None
+
+    def _take(self) -> list[tuple[T, float, asyncio.Future[R]]]:
+        """Take the requests of the next batch from the queue."""
+        taken = [self._queue.popleft()]
+        size = taken[0][1]
+        while self._queue and size + self._queue[0][1] <= self._max_size:
+            taken.append(self._queue.popleft())
+            size += taken[-1][1]
+        return taken
+
+    def close(self) -> None:
+        """Finish the current batch and end the thread."""
+        self._thread.shutdown(wait=True)
+
+
 class Service:
     """Answers the requests of one worker.
 
     Recommendations, events, explanations and all other queries have a thread and a queue each:
     concurrent requests share one matrix product or one transaction, and slow requests delay no
     others.
-
-    Args:
-        settings: The settings.
-
-    Raises:
-        TransCFError: The model, the items or the events cannot be read.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -63,32 +147,49 @@ class Service:
         self.events = EventCache(EventStore(url))
         self.versions = VersionManager(versions, metadata, self.events)
         self.events.restart(self.versions.current.events_after)
-        self.metrics = Metrics()
-        most = settings.max_queued_cost
-        self._recommendations = Batcher(self._recommend, _MAX_LISTS, "recommendations", most)
-        self._posts = Batcher(self._add, _MAX_POSTS, "events", most)
-        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run, 1, "queries", most)
-        self._explanations: Batcher[Callable[[], Any], Any] = Batcher(_run, 1, "explanations", most)
-        self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
-        self._store_error: str | None = None
         self._store.continue_after(self.versions.current.events_after)
+        self.metrics = Metrics()
+        self._recommendations = Batcher(self._recommend, _MAX_LISTS, "recommendations", settings)
+        self._posts = Batcher(self._add, _MAX_POSTS, "events", settings)
+        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run, 1, "queries", settings)
+        self._explanations: Batcher[Callable[[], Any], Any] = Batcher(
+            _run, 1, "explanations", settings
+        )
+        self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
+        self._store_error: StoreError | None = None
+        self._store_checked, self._read_failures = float("-inf"), 0
         self._watchers: list[asyncio.Task[None]] = []
 
     async def recommend(self, request: RecommendRequest) -> bytes:
-        """Answer a request for recommendations, together with concurrent ones.
-
-        Raises:
-            OverloadedError: Too much work of this kind is waiting.
-        """
+        """Answer a request for recommendations in JSON, together with concurrent ones."""
         users = len(request.users) if isinstance(request, UsersRequest) else 1
         if not request.explain:
             return await self._recommendations.submit(request, users)
         history = len(request.session) if isinstance(request, SessionRequest) else 0
+        cost = explanation_cost(users * request.k, history)
 
         def explain(version: ModelVersion, events: EventCache) -> bytes:
             return recommend(version, events, [request])[0]
 
-        return await self.query(explain, explanation_cost(users * request.k, history), slow=True)
+        return await self.query(explain, cost, slow=True)
+
+    def _recommend(self, requests: Sequence[RecommendRequest]) -> Sequence[bytes | Exception]:
+        """Answer requests together; if one fails, each on its own."""
+        self.metrics.batches.observe(len(requests))
+        self.events.update()
+        version = self.versions.current
+        try:
+            return recommend(version, self.events, requests)
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+        answers: list[bytes | Exception] = []
+        for request in requests:
+            try:
+                answers += recommend(version, self.events, [request])
+            except Exception as error:
+                answers.append(error)
+        return answers
 
     async def query(
         self,
@@ -99,13 +200,8 @@ class Service:
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
-        Args:
-            query: The query.
-            cost: What it costs, about milliseconds of processor time.
-            slow: Whether it waits in the queue of explanations instead of that of other queries.
-
-        Raises:
-            OverloadedError: Too much work of this kind is waiting.
+        Slow ones wait in the queue of explanations; the cost is about milliseconds of processor
+        time.
         """
 
         def run() -> T:
@@ -116,11 +212,7 @@ class Service:
         return answer
 
     async def add_events(self, requests: Sequence[EventRequest]) -> Added:
-        """Store events; they are durable when it returns.
-
-        Raises:
-            ParameterError: No model can learn from one of them.
-        """
+        """Store events; they are durable when it returns."""
         now = time.time()
         events = [
             Event(str(r.user), str(r.item), now if r.time is None else r.time, r.rating, r.key)
@@ -144,28 +236,12 @@ class Service:
             self.metrics.store_errors.labels("write").inc()
             if self._store_error is None:
                 log.error("Events cannot be stored: %s", error)
-            self._store_error = str(error)
+            self._store_error = error
             raise
         if self._store_error is not None:
             log.info("Events can be stored again.")
             self._store_error = None
         return added
-
-    def _recommend(self, requests: Sequence[RecommendRequest]) -> list[bytes | Exception]:
-        self.metrics.batches.observe(len(requests))
-        self.events.update()
-        return self._answer(self.versions.current, requests)
-
-    def _answer(
-        self, version: ModelVersion, requests: Sequence[RecommendRequest]
-    ) -> list[bytes | Exception]:
-        """Answer requests together; if one fails, each on its own."""
-        try:
-            return [*recommend(version, self.events, requests)]
-        except Exception as error:
-            if len(requests) == 1:
-                return [error]
-            return [answer for one in requests for answer in self._answer(version, [one])]
 
     @property
     def is_ready(self) -> bool:
@@ -175,38 +251,24 @@ class Service:
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
         self._sample()
-        self._watchers = [
-            asyncio.create_task(self._watch_versions()),
-            asyncio.create_task(self._watch_store()),
-        ]
+        checks = (self._check_versions, self._check_store)
+        self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
-    async def _watch_versions(self) -> None:
-        while True:
-            await asyncio.sleep(_CHECK_EVERY)
-            refused = len(self.versions.refused)
-            try:
-                await asyncio.to_thread(self.versions.check)
-            except Exception:
-                log.exception("Checking for a new version failed")
-            self.metrics.refused_versions.inc(max(0, len(self.versions.refused) - refused))
+    async def _check_versions(self) -> None:
+        if not await asyncio.to_thread(self.versions.check):
+            self.metrics.refused_versions.inc()
 
-    async def _watch_store(self) -> None:
+    async def _check_store(self) -> None:
         """Read new events, write to the store now and then, read tokens, sample metrics."""
-        checked, failures = float("-inf"), 0
-        while True:
-            try:
-                await asyncio.to_thread(self.events.update)
-                self.metrics.store_errors.labels("read").inc(self.events.failures - failures)
-                failures = self.events.failures
-                if time.monotonic() - checked >= self.settings.check_seconds:
-                    checked = time.monotonic()
-                    with contextlib.suppress(StoreError, OverloadedError):
-                        await self._posts.submit([])
-                self.tokens.reload()
-                self._sample()
-            except Exception:
-                log.exception("Checking the event store failed")
-            await asyncio.sleep(_CHECK_EVERY)
+        await asyncio.to_thread(self.events.update)
+        self.metrics.store_errors.labels("read").inc(self.events.failures - self._read_failures)
+        self._read_failures = self.events.failures
+        if time.monotonic() - self._store_checked >= self.settings.check_seconds:
+            self._store_checked = time.monotonic()
+            with contextlib.suppress(StoreError, OverloadedError):
+                await self._posts.submit([])
+        self.tokens.reload()
+        self._sample()
 
     def _sample(self) -> None:
         """Set gauges."""
@@ -223,8 +285,7 @@ class Service:
         """Finish requests in progress and close everything."""
         for watcher in self._watchers:
             watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+        await asyncio.gather(*self._watchers, return_exceptions=True)
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -246,3 +307,12 @@ def explanation_cost(items: int, history: int) -> float:
 
 def _run(queries: Sequence[Callable[[], T]]) -> list[T]:
     return [query() for query in queries]
+
+
+async def _repeat(check: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await check()
+        except Exception:
+            log.exception("A check of versions or of the event store failed")
+        await asyncio.sleep(_CHECK_EVERY)

@@ -22,32 +22,9 @@ _Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of a service. Limits are those of one worker.
+    """Settings of a service; docs/reference/service.md says what they mean.
 
-    Attributes:
-        model: Model folder.
-        events: Where events are stored; None for a file next to the model.
-        items: Table of items, or None.
-        token_file: File with tokens, or None; read again when it changes.
-        host: Address; any but loopback needs tokens.
-        port: Port; 0 takes a free one.
-        workers: Processes that share the port.
-        log_format: Lines of text, or of JSON.
-        access_log: Whether each request is logged.
-        slow_seconds: Requests that take longer are logged.
-        max_requests: Requests in progress; further ones get status 503.
-        max_connections: Open connections; beyond, the one that has been idle longest is closed.
-        max_queued_cost: Work that may wait in each of three queues (lists, queries, explanations),
-            about milliseconds of processor time; further requests get status 503.
-        max_body_bytes: Largest body.
-        max_header_bytes: Largest request line with headers.
-        header_seconds: Time for a client to send the headers of a request.
-        request_seconds: Time limit of a request.
-        keep_alive_seconds: Time after which idle connections are closed.
-        shutdown_seconds: Time for requests in progress after SIGTERM.
-        retry_after: Seconds after which a client may repeat a refused request.
-        rate_limit: Requests a second of each token; 0 for no limit.
-        check_seconds: Time between checks that events can be stored.
+    Limits are those of one worker. Work is counted in about milliseconds of processor time.
     """
 
     model: Path
@@ -72,6 +49,7 @@ class ServiceSettings:
     retry_after: _Count = 1
     rate_limit: Annotated[float, Field(ge=0)] = 0.0
     check_seconds: _Seconds = 5.0
+    verb: Annotated[str, Field(min_length=1, max_length=40)] = "chose"
 
 
 NAMES = tuple(field.name for field in fields(ServiceSettings))
@@ -89,15 +67,6 @@ def load_settings(
         options: Settings by name; None stands for a setting that was not given.
         config: A TOML file with settings by name; relative paths in it are relative to the file.
         environment: Environment variables, such as `TRANSCF_SERVE_MAX_REQUESTS`.
-
-    Raises:
-        ParameterError: A setting is unknown or not allowed.
-
-    Example:
-        >>> environment = {"TRANSCF_SERVE_PORT": "9000", "TRANSCF_SERVE_HOST": "localhost"}
-        >>> found = load_settings({"model": "shop", "port": 80}, environment=environment)
-        >>> found.port, found.host
-        (80, 'localhost')
     """
     if config is None and (named := environment.get(f"{ENVIRONMENT_PREFIX}CONFIG")):
         config = Path(named)

@@ -32,10 +32,10 @@ def test_every_model_with_vectors_is_asked(
     log: Interactions, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = create(name)
-    if not hasattr(model.settings, "room"):
+    if not hasattr(model.settings, "memory_estimate"):
         assert "dim" not in model_class(name)._rules()
         return
-    needed = model.settings.room(40, 30).size
+    needed = model.settings.memory_estimate(40, 30).size
     monkeypatch.setattr(families, "free_memory", lambda: needed - 1)
     with pytest.raises(OutOfMemoryError, match=f"{model.name} needs .* 40 users and 30 items"):
         model.fit(log)
@@ -45,8 +45,8 @@ def test_what_learning_takes_is_no_more_than_it_says(log: Interactions) -> None:
     """A refusal would be wrong where the arrays alone are smaller than announced."""
     model = create("ials", dim=64, epochs=1).fit(log)
     arrays = sum(array.nbytes for array in model.learned_.arrays().values())
-    assert arrays <= model.settings.room(40, 30).size
-    assert create("ease").settings.room(1, 1000).size == 12 * 1000**2
+    assert arrays <= model.settings.memory_estimate(40, 30).size
+    assert create("ease").settings.memory_estimate(1, 1000).size == 12 * 1000**2
 
 
 def test_free_memory_is_the_least_that_the_system_tells(

@@ -8,9 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from transcf.data.datasets import authors_format as authors
+from transcf.data.datasets import parsers
 from transcf.data.datasets.catalog import CATALOG, Dataset, fetch
-from transcf.data.datasets.parsers import find_file
 from transcf.data.files import path_of, user_path
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split, is_saved_split
@@ -61,8 +60,8 @@ def load(
     place = path_of(folder) if folder is not None else find_folder(name) or download(name)
     if not place.is_dir():
         raise DataError(f"There is no folder {place} with {dataset.title}: check the path.")
-    if variant == "prepared" or (variant is None and authors.is_prepared(place)):
-        return authors.read_prepared(place)
+    if variant == "prepared" or (variant is None and parsers.is_prepared(place)):
+        return parsers.read_prepared(place)
     return dataset.parse(place)
 
 
@@ -79,7 +78,7 @@ def load_split(name: str | Path) -> Split:
             f"{name} is not here with the authors' split: put their LOO*.dat files into a folder "
             f"{name} and set TRANSCF_DATA to its parent."
         )
-    return authors.read_prepared_split(place)
+    return parsers.read_prepared_split(place)
 
 
 def download(name: str, folder: str | Path | None = None) -> Path:
@@ -135,7 +134,7 @@ def find_folder(name: str) -> Path | None:
 def recognize(folder: Path) -> Dataset | None:
     """Return the dataset whose published files a folder holds: by its files, then by its name."""
     for dataset in CATALOG.values():
-        if any(find_file(folder, mark) is not None for mark in dataset.marks):
+        if any(parsers.find_file(folder, mark) is not None for mark in dataset.marks):
             return dataset
     return CATALOG.get(folder.name)
 
@@ -158,8 +157,8 @@ def read_folder(folder: Path) -> Interactions | None:
         return Interactions.joined(split.train, split.validation, split.test)
     if is_partitioned(folder):
         return open_parts(folder).read()
-    if authors.is_prepared(folder):
-        return authors.read_prepared(folder)
+    if parsers.is_prepared(folder):
+        return parsers.read_prepared(folder)
     dataset = recognize(folder)
     return None if dataset is None else dataset.parse(folder)
 
@@ -169,17 +168,17 @@ def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
     from transcf.data.partitioned import is_partitioned, open_parts
 
     folder = find_folder(source) if isinstance(source, str) else source
-    if folder is None and isinstance(source, str) and source in authors.PUBLIC:
+    if folder is None and isinstance(source, str) and source in parsers.PUBLIC:
         folder = download(source)
     if folder is None or not folder.is_dir():
         return None
-    if not sampled and authors.is_public_split(folder):
-        return authors.read_public_split(folder, seed=seed)
+    if not sampled and parsers.is_public_split(folder):
+        return parsers.read_public_split(folder, seed=seed)
     if is_partitioned(folder):
         return open_parts(folder).split()
     if is_saved_split(folder):
         return Split.load(folder)
-    return authors.read_prepared_split(folder) if sampled and authors.is_prepared(folder) else None
+    return parsers.read_prepared_split(folder) if sampled and parsers.is_prepared(folder) else None
 
 
 def is_split_by_rule(source: str | Path) -> bool:

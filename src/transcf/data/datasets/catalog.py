@@ -9,12 +9,11 @@ import tomllib
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transcf.data.datasets import parsers
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError
 from transcf.interrupts import temporary_folder
@@ -48,7 +47,8 @@ class Dataset:
         home: Home page.
         citation: Publication to cite.
         terms: Terms of use.
-        parse: Reads the published files in a folder.
+        forms: Alternative formats of the published files; empty if a function of its own reads
+            them.
         marks: Files by which a folder is recognized as this dataset; one of them suffices.
         remotes: Files to download; empty if they have to be requested at `home`.
         paper_size: Users, items and interactions in the paper, where known.
@@ -61,18 +61,23 @@ class Dataset:
     home: str
     citation: str
     terms: str
-    parse: Callable[[Path], Interactions]
     marks: tuple[str, ...] = ()
     remotes: tuple[Remote, ...] = ()
     paper_size: tuple[int, int, int] | None = None
     split_by_rule: bool = False
+    forms: tuple[Mapping[str, Any], ...] = ()
+
+    def parse(self, folder: Path) -> Interactions:
+        """Read the published files in a folder."""
+        from transcf.data.datasets.parsers import read_published
+
+        return read_published(folder, self.name, self.forms)
 
 
 def _entry(name: str, fields: dict[str, Any]) -> Dataset:
-    parse = parsers.parser_of(name, fields.pop("forms", []))
     remotes = tuple(Remote(**remote) for remote in fields.pop("remotes", ()))
     lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-    return Dataset(name, parse=parse, remotes=remotes, **{**fields, **lists})
+    return Dataset(name, remotes=remotes, **{**fields, **lists})
 
 
 _TEXT = Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Readers of the catalog's datasets in the format in which they were published.
+"""Readers of the catalog's datasets and splits in the format in which they were published.
 
 All events are kept whatever their ratings: published counts and filters include them, and a 0 of
 Book-Crossing means that the book was read but not rated.
@@ -6,10 +6,9 @@ Book-Crossing means that the book was read but not rated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,24 @@ import numpy as np
 import polars as pl
 from polars.exceptions import PolarsError
 
+from transcf.data.csr import offsets
 from transcf.data.files import unpack
 from transcf.data.filters import ANY_RATING
-from transcf.data.interactions import Interactions
+from transcf.data.ids import UNKNOWN
+from transcf.data.interactions import Interactions, Mask, mutual_links
 from transcf.data.readers import read_interactions, read_source
-from transcf.data.side import mutual_links
+from transcf.data.split import Candidates, Recipe, Split
 from transcf.data.tables import first_line, frame_source
-from transcf.data.validate import usual_role
+from transcf.data.validate import check_seed, usual_roles
 from transcf.errors import DataError, MissingExtraError
+
+#: Datasets with public parts, and names of their folders.
+PUBLIC = ("gowalla", "yelp2018")
+#: Share of its training events that are held out for validation.
+_VALIDATION = 0.1
+_PARTS = {"train": "LOOTrain.dat", "validation": "LOOVal.dat", "test": "LOOTest.dat"}
+_RECIPE: Recipe = {"rule": "authors' files", "how": "as the authors published it"}
+_PAIR = r"^(?<user>\w+)\t(?<item>\w+)$"
 
 
 def find_file(folder: Path, *names: str) -> Path | None:
@@ -93,13 +102,13 @@ def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
     return log.with_categories(known.unique().sort("item_id", "category"))
 
 
-def parser_of(name: str, forms: Sequence[Mapping[str, Any]]) -> Callable[[Path], Interactions]:
-    """Return the function that reads a dataset: by its forms in the catalog, or of its own."""
-    return partial(read_forms, forms=forms) if forms else _PARSERS[name]
+def read_published(folder: Path, name: str, forms: Sequence[Mapping[str, Any]]) -> Interactions:
+    """Read a dataset in the first of its forms whose files exist, or by its own function.
 
-
-def read_forms(folder: Path, forms: Sequence[Mapping[str, Any]]) -> Interactions:
-    """Read the first form whose files exist; files of one form are read one after the other."""
+    Files of one form are read one after the other.
+    """
+    if not forms:
+        return _PARSERS[name](folder)
     require_file(folder, *(form["files"][0] for form in forms))
     form = next(form for form in forms if find_file(folder, form["files"][0]))
     paths = [require_file(folder, name) for name in form["files"]]
@@ -111,7 +120,7 @@ def read_forms(folder: Path, forms: Sequence[Mapping[str, Any]]) -> Interactions
         return text_log(pl.concat(map(item_lists, paths)), paths[0])
     encoding = form.get("encoding", "utf-8")
     frame = pl.concat([parse_lines(path, form["pattern"], encoding) for path in paths])
-    has_header = len(frame) and usual_role(frame["user"][0]) == "user"
+    has_header = len(frame) and usual_roles(frame["user"][:1].to_list()) == ["user"]
     return text_log(frame[int(has_header) :], paths[0], keep_blanks="keep_blanks" in form)
 
 
@@ -227,3 +236,163 @@ _PARSERS = {
     "movietweetings": _movietweetings,
     "ml-latest-small": _ml_latest_small,
 }
+
+
+def is_prepared(folder: Path) -> bool:
+    """Return whether a folder holds the authors' three parts."""
+    return all(find_file(folder, name) is not None for name in _PARTS.values())
+
+
+def read_prepared(folder: Path) -> Interactions:
+    """Read all pairs of a prepared folder, with the authors' numbers as ids.
+
+    Where the folder has Ciao's `rating.mat`, its ratings and categories are added.
+    """
+    whole = find_file(folder, "ratings.dat")
+    names = _PARTS.values() if whole is None else ("ratings.dat",)
+    pairs = pl.concat([_read_pairs(require_file(folder, name)) for name in names])
+    details = find_file(folder, "rating.mat")
+    if details is None:
+        return table_log(pairs)
+    return _with_details(pairs, ciao_table(details, folder), details)
+
+
+def read_prepared_split(folder: Path) -> Split:
+    """Read the authors' split; their candidates may repeat an item and name held-out ones."""
+    if not is_prepared(folder):
+        raise DataError(f"{folder} is not prepared: {', '.join(_PARTS.values())} are needed.")
+    log = read_prepared(folder)
+    masks = {
+        name: _events_of(log, _read_pairs(require_file(folder, file)), file)
+        for name, file in _PARTS.items()
+    }
+    used = np.sum(list(masks.values()), axis=0)
+    if (used > 1).any():
+        raise DataError(f"{folder}: its three parts share pairs.")
+    report = log.report.then(
+        "authors' split",
+        **{name: int(mask.sum()) for name, mask in masks.items()},
+        in_no_part=int((used == 0).sum()),
+    )
+    candidates, unknown = _read_candidates(folder, log)
+    if candidates is not None:
+        report = report.then(
+            "authors' candidates", candidates=len(candidates.items), unknown_left_out=unknown
+        )
+    parts = {name: log.select(mask) for name, mask in masks.items()}
+    return Split(**parts, candidates=candidates, recipe=_RECIPE, report=report)
+
+
+def _read_pairs(path: Path) -> pl.DataFrame:
+    """Read tab-separated pairs under a header, with integer ids."""
+    pairs = parse_lines(path, _PAIR)[1:]
+    try:
+        return pairs.cast(pl.Int64)
+    except PolarsError as problem:
+        raise DataError(f"{path}: the authors' ids are integers, these are not.") from problem
+
+
+def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interactions:
+    """Join ratings and categories by the authors' numbers.
+
+    They dropped repeats, filtered in one pass and numbered what was left by first appearance;
+    the same steps must give the very same pairs.
+    """
+    first = raw.unique(["user", "item"], keep="first", maintain_order=True)
+    for column, least in (("user", 5), ("item", 5), ("user", 3)):
+        first = first.filter(pl.len().over(column) >= least)
+    numbers = {
+        column: first.select(pl.col(column).unique(maintain_order=True))
+        .with_row_index("number")
+        .with_columns(pl.col("number").cast(pl.Int64))
+        for column in ("user", "item")
+    }
+    # Items first: their categories do not depend on which users were kept.
+    raw = _renumber(raw, "item", numbers["item"])
+    categories = raw.select(item_id="item", category="category")
+    known = pairs.join(
+        _renumber(raw, "user", numbers["user"]),
+        on=["user", "item"],
+        how="left",
+        maintain_order="left",
+    )
+    if known["rating"].null_count():
+        raise DataError(
+            f"{path} does not belong to the pairs in its folder: "
+            f"{known['rating'].null_count():,} of {len(known):,} have no rating."
+        )
+    log = table_log(known.select("user", "item", "rating"))
+    return with_categories(log, categories)
+
+
+def _renumber(table: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
+    """Replace ids by numbers; rows without a number are dropped."""
+    joined = table.join(numbers, on=column, maintain_order="left")
+    return joined.drop(column).rename({"number": column})
+
+
+def _events_of(log: Interactions, pairs: pl.DataFrame, file: str) -> Mask:
+    """(n,) which events of the log are among the pairs; all of the pairs must be."""
+    users, items = log.users.rows(pairs["user"]), log.items.rows(pairs["item"])
+    wanted = users.astype(np.int64) * log.n_items + items
+    present = log.user_rows.astype(np.int64) * log.n_items + log.item_rows
+    places = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
+    if ((users == UNKNOWN) | (items == UNKNOWN) | (present[places] != wanted)).any():
+        raise DataError(f"{file} holds pairs that ratings.dat in its folder does not.")
+    mask = np.zeros(len(log), dtype=bool)
+    mask[places] = True
+    return mask
+
+
+def _read_candidates(folder: Path, log: Interactions) -> tuple[Candidates | None, int]:
+    """Read `uid, item, item, ...` lines; also return the number of entries with unknown ids."""
+    path = find_file(folder, "LOONegatives.dat")
+    if path is None:
+        return None, 0
+    with as_published(path):
+        fields = read_lines(path).str.split("\t").list.eval(pl.element().cast(pl.Int64))
+    table = pl.DataFrame({"user": fields.list.first(), "item": fields.list.slice(1)})
+    table = table.explode("item")
+    users, items = log.users.rows_of_column(table["user"]), log.items.rows_of_column(table["item"])
+    known = (users != UNKNOWN) & (items != UNKNOWN)
+    users, items = users[known], items[known]
+    order = np.argsort(users, kind="stable")
+    indptr = offsets(np.bincount(users, minlength=log.n_users))
+    return Candidates(indptr, items[order], path.name), int((~known).sum())
+
+
+def is_public_split(folder: Path) -> bool:
+    """Return whether a folder, which has to be called as its dataset, holds the public parts."""
+    files = (find_file(folder, f"{part}.txt") for part in ("train", "test"))
+    return folder.name in PUBLIC and None not in files
+
+
+def read_public_split(folder: Path, *, seed: int = 0) -> Split:
+    """Read a log with its public test part, as graph recommenders are compared on it.
+
+    A share of the training part at random, by the seed and the ids, is for validation.
+    """
+    from transcf.kernels.splitting import event_keys
+
+    paths = [require_file(folder, f"{part}.txt") for part in ("train", "test")]
+    train, test = map(item_lists, paths)
+    log = text_log(pl.concat([train, test]), paths[0])
+    is_test = _events_of(log, test.cast(pl.Int64), "test.txt")
+    keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
+    order = np.argsort(keys, kind="stable")
+    order = order[~is_test[order]]
+    is_validation = np.zeros(len(log), np.bool_)
+    is_validation[order[: round(_VALIDATION * len(order))]] = True
+    recipe: Recipe = {
+        "rule": "public split",
+        "seed": seed,
+        "how": f"the public test part for test, {100 * _VALIDATION:g} % of the public training "
+        f"part at random for validation, seed {seed}",
+    }
+    return Split(
+        train=log.select(~is_test & ~is_validation),
+        validation=log.select(is_validation),
+        test=log.select(is_test),
+        recipe=recipe,
+        report=log.report,
+    )

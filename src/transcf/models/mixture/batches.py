@@ -28,11 +28,9 @@ _BATCHES, _BATCH_EVENTS = 150, (64, 1024)
 class Events:
     """Training events, of all users or of some.
 
-    Attributes:
-        histories: Of these users; those of one event teach nothing.
-        weights: How much events count as targets, (n_events,) float32 in the same order.
-        item_counts: Events of each item, those of other users included, (n_items,) int64.
-        timed: Whether the order of events is known.
+    Histories of one event teach nothing. `weights`, (n_events,) float32 in the same order, say how
+    much events count as targets. `item_counts`, (n_items,), include events of other users. `timed`
+    says whether the order of events is known.
     """
 
     histories: Histories
@@ -75,12 +73,9 @@ class Shards:
     Neighbouring users belong to a shard, and every batch has about as many events of each shard: a
     process with the users of a shard never needs those of another.
 
-    Attributes:
-        groups: Where the users of shards begin, and where those of the last one end, (SHARDS + 1,).
-            A process that has some of the shards sees the others as empty.
-        n_batches: Batches of an epoch.
-        samples: Targets of an epoch, those of all shards.
-        weight: How much they count.
+    `groups`, (SHARDS + 1,), says where the users of shards begin, and where those of the last one
+    end; a process that has some of the shards sees the others as empty. `samples` are the targets
+    of an epoch in all shards, and `weight` is how much they count.
     """
 
     groups: Array
@@ -157,12 +152,6 @@ class BatchSampler:
         return counts
 
 
-def users_of(plan: EpochPlan, number: int) -> Array:
-    """Return the rows of the users of a batch, (n,) int32."""
-    shards = [slice(*cuts[number : number + 2]) for cuts in plan.cuts]
-    return np.concatenate([plan.users[shard] for shard in shards])
-
-
 def _before(lengths: Array) -> Array:
     """Events of all users before each, and of all, (n + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths)])
@@ -172,10 +161,6 @@ def chances(counts: Array, n_drawn: int, power: float) -> Array:
     """Return the chance of each item to be among the negatives of a batch, (n,) float64.
 
     In proportion to a power of its popularity, at most 1, and they add up to the number drawn.
-
-    Example:
-        >>> chances(np.array([100, 1, 1, 1, 1]), 3, 0.5).round(2).tolist()
-        [1.0, 0.5, 0.5, 0.5, 0.5]
     """
     likely = counts.astype(np.float64) ** power
     is_sure = np.zeros(len(counts), np.bool_)
@@ -213,7 +198,8 @@ class Buffers(NamedTuple):
             firsts=np.zeros(touched + 1, np.int64),
             place_of=np.full(n_items, NO_SLOT, np.int32),
         )
-        numbers = ("offsets", "item_offsets", "sums", "shares", "known", "rest", "others")
+        numbers = ["offsets", "item_offsets", "sums", "sum_slopes", "target_offset_slopes"]
+        numbers += ["rest", "others"]
         vectors = ("targets", "moved_slopes", "target_slopes")
         work = Workspace(
             **{name: _zeros(events) for name in numbers},

@@ -23,9 +23,8 @@ from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
-from transcf.models.transcf.fitted import Translated
-from transcf.models.transcf.fold_in import grow
-from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
+from transcf.models.transcf.fitted import Parameters, Translated, grow
+from transcf.models.transcf.solver import TransCFSettings
 from transcf.retrieval.scorer import FormView, Scorer, Scores, nearness_form
 from transcf.retrieval.sums import Queries, SumForm
 
@@ -43,14 +42,9 @@ _LARGEST_EXPONENT = 80
 class Mixture(FittedScorer):
     """The fitted mixture: vectors, and how they score.
 
-    Args:
-        known: Ids and interactions of the training data.
-        settings: Those of the model.
-        users: a, (n_users, dim) float32; None for the means of contexts.
-        items: b, (n_items, dim) float32.
-        history: p, (n_items, dim) float32; the same array as b where they are tied.
-        bias: c, (n_items,) float32.
-        transitions: Transition counts, or None.
+    Users are a, (n_users, dim), or None for the means of contexts; items b, (n_items, dim); the
+    history p, (n_items, dim), the same array as b where they are tied; and the bias c, (n_items,):
+    all float32.
     """
 
     def __init__(
@@ -82,40 +76,34 @@ class Mixture(FittedScorer):
         if "user_vectors" in arrays or settings.user_vectors == "learned" or not known.timed:
             users = checked(arrays, "user_vectors", np.float32, (len(known.users), dim))
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
-        made = made._with_lonely_placed()
+        made = made._with_single_events_placed()
         made.transitions = Transitions.from_arrays(arrays, n_items)
         made._stored = _stored_neighbors(arrays, n_items)
         return made
 
-    def _with_lonely_placed(self) -> Mixture:
-        """Return a copy in which users with one event have a position.
+    def _with_single_events_placed(self) -> Mixture:
+        """Return a copy in which users with one event, who have no targets, have a position.
 
-        Such users have no training targets. They are folded in like new users, and the history
-        vectors of items that no other user has are set to their item vectors: otherwise both would
-        keep their initial values.
+        They are folded in like new users, and the history vectors of items that no other user has
+        are set to their item vectors: otherwise both would keep their initial values.
         """
         histories = self.known.histories
-        lonely = histories.counts == 1
-        if not lonely.any():
+        single = histories.counts == 1
+        if not single.any():
             return self
         users, history = self._learned_users, self.history
         if users is not None:
             users = users.copy()
-            users[lonely] = self.place(histories.take(np.flatnonzero(lonely)))
+            users[single] = self.place(histories.take(np.flatnonzero(single)))
         if not self.settings.tie_item_vectors:
-            others = histories.items[~np.repeat(lonely, histories.counts)]
-            is_heard = np.bincount(others, minlength=len(self.items)) > 0
-            history = np.where(is_heard[:, None], history, self.items)
+            others = histories.items[~np.repeat(single, histories.counts)]
+            is_trained = np.bincount(others, minlength=len(self.items)) > 0
+            history = np.where(is_trained[:, None], history, self.items)
         return self._changed(users=users, history=history)
 
     def _changed(self, **changes: Any) -> Mixture:
-        own = {
-            "users": self._learned_users,
-            "items": self.items,
-            "history": self.history,
-            "bias": self.bias,
-            "transitions": self.transitions,
-        }
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("items", "history", "bias")}
+        own |= {"users": self._learned_users, "transitions": self.transitions}
         return Mixture(self.known, self.settings, **(own | changes))
 
     def with_transitions(self, transitions: Transitions) -> Mixture:
@@ -177,16 +165,14 @@ class Mixture(FittedScorer):
 
     @cached_property
     def item_offsets(self) -> Array:
-        """Offsets h of items, (n_items,) float32: added to products with translated positions."""
-        return self._offsets(self.settings.tau + self.settings.beta)
+        """Offsets of items in products with translated positions, (n_items,) float32."""
+        steepness = self.settings.tau + self.settings.beta
+        return (self.bias - steepness * squares(self.items)).astype(np.float32)
 
     @cached_property
     def _own_offsets(self) -> Array:
         """The same for positions that are not translated, c - beta |b|^2: (n_items,) float32."""
-        return self._offsets(self.settings.beta)
-
-    def _offsets(self, steepness: float) -> Array:
-        return (self.bias - steepness * squares(self.items)).astype(np.float32)
+        return (self.bias - self.settings.beta * squares(self.items)).astype(np.float32)
 
     @cached_property
     def history_squares(self) -> Array:
@@ -199,12 +185,7 @@ class Mixture(FittedScorer):
         return no_terms(len(self.items)) if self.transitions is None else self.transitions.terms
 
     @cached_property
-    def terms_reach(self) -> float:
-        """The largest logarithm of such a term, signs aside."""
-        return 0.0 if self.transitions is None else self.transitions.reach
-
-    @cached_property
-    def _users(self) -> UserScorer:
+    def _user_scorer(self) -> UserScorer:
         return UserScorer(self, self.known.histories, self.users)
 
     def log_weights(self, histories: Histories) -> Array:
@@ -214,11 +195,6 @@ class Mixture(FittedScorer):
         ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
         fading: Array = -self.settings.history_decay * np.log(ago)
         return fading
-
-    @cached_property
-    def steepness(self) -> tuple[float, float]:
-        """Return tau and beta."""
-        return self.settings.tau, self.settings.beta
 
     @cached_property
     def is_finite(self) -> bool:
@@ -245,20 +221,17 @@ class Mixture(FittedScorer):
         return Catalogue(points, offsets, own_offsets, self.neighbors.with_rows(past))
 
     def _delegate(self) -> Scorer:
-        return self._users
+        return self._user_scorer
 
     def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum over queries, one for each past item.
-
-        With transition counts it is none.
-        """
+        """Return the score as a logarithm of a sum over past items; None with transitions."""
         dim = self.items.shape[1]
         if self.transitions is not None:
             return None
 
         def of_users(users: Rows) -> Queries:
             histories = self.known.histories.take(users)
-            points = self._users.points(users)
+            points = self._user_scorer.points(users)
             one = np.ones((len(points.points), 1), np.float32)
             vectors = np.hstack([one, points.points[:, :dim]])
             return Queries(histories.indptr, histories.items, vectors, points.offsets)
@@ -278,19 +251,16 @@ class Mixture(FittedScorer):
         return logs
 
     def shares(self, histories: Histories, items: Rows) -> Array:
-        """Return the shares of each history's items in the score of one item, which add up to one.
+        """Return the shares of each history's items in the score of one item, wherever users are.
 
-        The position of the user does not matter: it is the same factor for all items of a history.
+        Shares add up to one: the user's position is the same factor for all items of a history.
         """
         logs = self._near(histories, items)
         shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
         return shares
 
     def translations(self, users: Rows, items: Rows) -> Scores:
-        """Return the translation vectors of pairs of user and item rows, (n, dim).
-
-        The mean of the translations r_uk = g (p_k - a_u), g = tau / (tau + beta), by their shares.
-        """
+        """Return the means of r_uk = tau / (tau + beta) (p_k - a_u) by their shares, (n, dim)."""
         histories = self.known.histories.take(users)
         middle = _averages(histories, self.shares(histories, items), self.history)
         tau, beta = self.settings.tau, self.settings.beta
@@ -355,24 +325,18 @@ class Mixture(FittedScorer):
         )
         facts = {"bias": bias, "distance": own, "nearest_distance": nearest}
         if self.transitions is not None:
-            counted = self._counted_share(histories, item)
+            one = np.array([item], np.int32)
+            terms = self.transitions.of_pairs(history, np.repeat(one, len(history)))
+            total = _log_sums(histories, self._near(histories, one))[0]
+            counted = float((np.exp(self.log_weights(histories) - total) * terms).sum())
             words += (f"Transition counts make up {counted:.0%} of the sum, the vectors the rest.",)
             facts["transitions"] = counted
         return Remarks(words, facts)
 
-    def _counted_share(self, histories: Histories, item: int) -> float:
-        """Return the share of transition counts in the score of an item for one history."""
-        assert self.transitions is not None
-        one = np.array([item], np.int32)
-        terms = self.transitions.of_pairs(histories.items, np.repeat(one, len(histories.items)))
-        total = _log_sums(histories, self._near(histories, one))
-        return float((np.exp(self.log_weights(histories) - total[0]) * terms).sum())
-
     def grown(self, log: Interactions) -> Mixture:
         """Return the same with interactions added: trained points stay, new ones are placed.
 
-        Items are placed in the middle of their users, as in TransCF without translation (see
-        `grow`), and users are folded in from their history.
+        Items are placed by `grow`, as in TransCF without translation; users are folded in.
         """
         given: dict[str, Any] = {"dim": self.settings.dim, "item_bias": True, "variant": "none"}
         settings = TransCFSettings(**given)
@@ -387,8 +351,9 @@ class Mixture(FittedScorer):
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
         users = None if self.is_context else own.users
-        arrays: dict[str, Any] = {"users": users, "items": own.items, "bias": own.item_bias}
-        made = Mixture(known, self.settings, history=history, **arrays)
+        made = Mixture(
+            known, self.settings, users=users, items=own.items, history=history, bias=own.item_bias
+        )
         if not self.is_context:
             own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         if self.transitions is None:

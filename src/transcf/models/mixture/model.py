@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import polars as pl
-
+from transcf.data.interactions import Interactions
 from transcf.data.partitioned import PartitionedLog
-from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
-from transcf.models import tables
-from transcf.models.base import Recommender, init_from_params
+from transcf.kernels.ahead import is_first_use
+from transcf.kernels.mixture_search import find_candidates
+from transcf.models.base import init_from_params
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.batches import Events
-from transcf.models.mixture.exact import ExactMixtureTraining
 from transcf.models.mixture.fitted import Mixture
+from transcf.models.mixture.scoring import compile_lists
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import MixtureTraining, popularity
+from transcf.models.mixture.training import MixtureTraining, training_bias
 from transcf.models.mixture.transitions import with_transitions
 from transcf.models.training import TrainingRun
+from transcf.models.transcf.model import TranslatingModel
 
 
-class TransCFMixture(Recommender[MixtureSettings]):
+class TransCFMixture(TranslatingModel[MixtureSettings]):
     """Mixture of translations: one for each item of the history, of which the nearest counts.
 
     With user vectors a_u, item vectors b_i and history vectors p_k the score is
@@ -69,86 +69,45 @@ class TransCFMixture(Recommender[MixtureSettings]):
     _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     # The decay of the learning rate depends on the number of epochs.
     _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
+    _supports_distributed: ClassVar[bool] = True
     __init__ = init_from_params(MixtureSettings)
 
-    @property
-    def _supports_distributed(self) -> bool:
-        """Whether training can be distributed: with the fast solver."""
-        return self.settings.solver == "fast"
-
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = self._resolved(run)
+        settings = self._choose_user_vectors(run)
         if isinstance(run.log, PartitionedLog):
             from transcf.models.partitioned import PartitionedEvents
 
             events: Events = PartitionedEvents.of_log(run.log, settings)
         else:
             events = Events.of(run.log, settings)
-        added = popularity(events, settings)
+        added = training_bias(events, settings)
 
-        def restore(arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> FittedScorer:
+        def restore(arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
+            """Make the fitted mixture from tensors of the training, whose biases contain more."""
             bias = arrays["item_bias"] - added
             return self._restore(arrays | {"item_bias": bias}, known, settings)
 
-        kind = MixtureTraining if settings.solver == "fast" else ExactMixtureTraining
-        learned = run.run(run.solver(kind, events, settings), settings, restore)
+        trainable = run.solver(MixtureTraining, events, settings)
+        if run.options.cluster is None and is_first_use(find_candidates):
+            compile_lists(restore(trainable.tensors(), run.known, settings))
+        learned = run.run(trainable, settings, restore)
         return with_transitions(learned, run)
 
-    def _resolved(self, run: TrainingRun) -> MixtureSettings:
+    def _choose_user_vectors(self, run: TrainingRun) -> MixtureSettings:
         """Choose between vectors of users and means of contexts; a refit keeps the choice."""
         log, before, settings = run.log, run.before, self.settings
         timed = log.timed if isinstance(log, PartitionedLog) else log.timestamps is not None
         if settings.user_vectors == "auto" and isinstance(before, Mixture):
             kept = before.is_context and timed
             settings = replace(settings, user_vectors="context" if kept else "learned")
-        settings = settings.resolved(timed, log.user_counts)
+        settings = settings.choose_user_vectors(timed, log.user_counts)
         run.report["user_vectors"] = settings.user_vectors
         return settings
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)
 
-    def _mixture(self) -> Mixture:
-        learned = self._own()
+    def _grown(self, log: Interactions) -> Mixture:
+        learned = self._without_trend()
         assert isinstance(learned, Mixture), "TransCFMixture learns nothing else"
-        return learned
-
-    def partial_fit(self, log: Any) -> Self:
-        """Add interactions without training again.
-
-        New users are placed as in `recommend_for`. New items are placed toward the mean of a_u
-        over their first users, with the length and the bias that trained items of their popularity
-        have. Trained vectors and biases stay as they are under their ids. Rows are in the order of
-        ids, so row numbers, and the order of `user_vectors_` and its like, do change. Nothing is
-        trained here: new items rank too low on some data and too high on others
-        (`benchmarks/fold_in.py`), so fit again soon.
-
-        Args:
-            log: New interactions, with old or new ids, in any form that `fit` takes.
-
-        Raises:
-            DataError: A user shares no item with the training data, not even through others.
-
-        Example:
-            >>> import polars as pl
-            >>> from transcf import TransCFMixture, read_interactions, synthesize
-            >>> model = TransCFMixture(dim=8, epochs=1).fit(synthesize())
-            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
-            >>> model.partial_fit(today).recommend("new", k=3).shape
-            (3, 4)
-        """
-        self._check_growing()
-        log = as_interactions(log)
-        return self._add(self._mixture().grown(log), log)
-
-    def translation(self, pairs: Any) -> pl.DataFrame:
-        """Return the translation vector of each pair.
-
-        Args:
-            pairs: Table with user and item columns, in any form that `read_interactions` takes.
-
-        Returns:
-            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
-        """
-        learned = self._mixture()
-        return tables.translation_table(learned, pairs, learned.translations)
+        return learned.grown(log)

@@ -17,16 +17,18 @@ from transcf.data.csr import Csr, Histories
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.kernels import Array
+from transcf.kernels.ahead import Job, compile_ahead
 from transcf.kernels.mixture_scores import (
     ScoreParams,
     UserQueries,
     add_terms,
+    add_terms_of_users,
     read_only,
     score_pairs,
     score_users,
 )
 from transcf.kernels.mixture_search import CROWDED, NearestItems, find_candidates
-from transcf.kernels.mixture_table import STRIP, Items, Past, Taken, add_log_sums
+from transcf.kernels.mixture_table import STRIP, PastItems, ScoredItems, UserHistories, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
 from transcf.retrieval.scorer import FormView, Norms, Scorer, Scores, Source, vector_form
@@ -57,7 +59,9 @@ class NeighborTable:
     ) -> None:
         everything = np.ones(len(items), dtype=bool)
         self._scorer = FormView("nearness", everything, vector_form("distance", history, items))
-        self._tau, self._lock, shape = tau, threading.Lock(), _table_shape(len(items))
+        self._tau, self._lock, n_items = tau, threading.Lock(), len(items)
+        fewest, most = _NEIGHBORS  # more in small catalogues
+        shape = n_items, min(max(fewest, min(_TABLE_SIZE // max(1, n_items), most)), n_items)
         self._arrays = stored or NearestItems(
             np.zeros(shape, np.int32), np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
         )
@@ -78,12 +82,6 @@ class NeighborTable:
         terms = np.maximum(np.exp(-self._tau * distances), _LEAST_TERM)
         excess[rows], rest[rows] = terms - terms[:, -1:], terms[:, -1]
         self._is_missing[rows] = False
-
-
-def _table_shape(n_items: int) -> tuple[int, int]:
-    """Return the number of past items and of neighbours of each: more in small catalogues."""
-    fewest, most = _NEIGHBORS
-    return n_items, min(max(fewest, min(_TABLE_SIZE // max(1, n_items), most)), n_items)
 
 
 class UserScorer(Scorer):
@@ -150,7 +148,7 @@ class UserScorer(Scorer):
     def top_k(
         self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
     ) -> tuple[Rows, Scores]:
-        """Find the best k items of some rows; see `Scorer.top_k`."""
+        """Find the best k items of some rows."""
         mask = self.rankable if allowed is None else allowed
         length = min(k, int(np.count_nonzero(mask)))
         if not (0 < length <= _LONGEST and self._is_finite(users)):
@@ -205,7 +203,8 @@ class UserScorer(Scorer):
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
         away = np.sqrt(squares(self.positions[users])) + longest
-        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded + learned.terms_reach
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        size += 0.0 if learned.transitions is None else learned.transitions.reach
         steps = learned.history.shape[1] + 16
         added = (1 if learned.transitions is None else 2) * histories.counts
         error: Scores = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
@@ -224,22 +223,45 @@ class UserScorer(Scorer):
         return PairTermTable(self, users, items)
 
 
+def compile_lists(learned: Mixture) -> None:
+    """Let another process compile what scores and lists of a mixture need.
+
+    The mixture is used for the types of its arrays only, and gets made-up neighbours.
+    """
+    n_items, items = len(learned.items), np.arange(len(learned.items), dtype=np.int32)[:2]
+    row = np.flatnonzero(learned.known.active)[:1].astype(np.int32)  # of a user with events
+    near = NearestItems(np.zeros((n_items, 1), np.int32), *np.ones((2, n_items, 1), np.float32))
+    near = near._replace(rest=near.rest.reshape(-1))
+    learned.neighbors = NeighborTable(learned.history, learned.items, learned.settings.tau, near)
+    scorer = UserScorer(learned, learned.known.histories, learned.users)
+    places, tile = np.zeros(n_items, np.int32), np.empty((1, len(items)), np.float32)
+    jobs = [
+        *Job.shared(lambda: scorer.top_k(row, 1), most=1),
+        *Job.shared(lambda: score_users(scorer.points(row), learned.items, learned.item_offsets)),
+        Job.of(add_terms_of_users, scorer.params, row, items, places, tile, 0, 0),
+        *Job.shared(lambda: PairTermTable(scorer, row, items).fill(items, tile)),
+        *Job.shared(lambda: score_pairs(scorer.params, row, items[:1])),
+    ]
+    compile_ahead(jobs, urgent=False)
+
+
 class PairTermTable:
     """Scores of many users: terms between two items are computed once for all users."""
 
     def __init__(self, scorer: UserScorer, users: Rows, items: Rows) -> None:
         learned, self._scorer, self._users = scorer.learned, scorer, users
-        histories, tau, beta = (scorer.histories.take(users), *learned.steepness)
+        histories = scorer.histories.take(users)
+        self._tau, self._beta = tau, beta = learned.settings.tau, learned.settings.beta
         past, places = np.unique(histories.items, return_inverse=True)
         a, p = scorer.positions[users], learned.history[past]
         width = learned.item_points.shape[1]
         self._positions = padded(np.float32(2 * beta) * a).reshape(-1, width)
-        self._past = Past(
+        self._past = PastItems(
             padded(np.float32(2 * tau) * p).reshape(-1, width),
             (-tau * squares(p)).astype(np.float32),
         )
         log_weights = learned.log_weights(histories)
-        self._taken = Taken(
+        self._histories = UserHistories(
             histories.indptr,
             places.astype(np.int32),
             np.exp(log_weights).astype(np.float32),
@@ -249,13 +271,14 @@ class PairTermTable:
 
     def _bounds(self, a: Array, p: Array, items: Rows, faded: float) -> tuple[Norms, Scores]:
         """Return bounds on the size of scores and on their rounding error: (n,) each."""
-        learned, (tau, beta) = self._scorer.learned, self._scorer.learned.steepness
+        learned, tau, beta = self._scorer.learned, self._tau, self._beta
         longest = np.sqrt(squares(learned.items[items]).max(initial=0))
         bias = np.abs(learned.bias[items]).max(initial=0)
         near = tau * (np.sqrt(squares(p).max(initial=0)) + longest) ** 2
         home = beta * (np.sqrt(squares(a)) + longest) ** 2
-        counts = np.diff(self._taken.starts)
-        size = near + home + bias + faded + np.log(counts) + learned.terms_reach
+        counts = np.diff(self._histories.starts)
+        size = near + home + bias + faded + np.log(counts)
+        size += 0.0 if learned.transitions is None else learned.transitions.reach
         # Two products of d terms, whose roundings an exponential turns into relative ones; those of
         # the exponential and of adding up a history; and the logarithm's.
         steps = self._positions.shape[1] + 16
@@ -264,14 +287,14 @@ class PairTermTable:
 
     def fill(self, items: Rows, tile: Scores) -> None:
         """Write the scores of all users for some item rows: (n, n_items)."""
-        learned, (tau, beta) = self._scorer.learned, self._scorer.learned.steepness
+        learned, tau, beta = self._scorer.learned, self._tau, self._beta
         b = learned.items[items]
         room, lengths = (0, -len(items) % STRIP), squares(b)
         points = np.pad(padded(b).reshape(len(b), -1), (room, (0, 0)))
         item_offsets = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
         np.matmul(self._positions, points[: len(items)].T, out=tile)
-        add_log_sums(self._taken, self._past, Items(points, offsets, item_offsets), tile)
+        add_log_sums(self._histories, self._past, ScoredItems(points, offsets, item_offsets), tile)
         self._scorer.add_terms(self._users, items, tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:

@@ -88,21 +88,9 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
         "gain is not significant or there are none.",
         rule=Number(low=0, high=1000, words=("auto",)),
     )
-    solver: Literal["fast", "exact"] = setting(
-        "fast",
-        '"exact" compares each event with all items, in float64; "fast" with `shared_negatives`.',
-    )
 
-    def resolved(self, timed: bool, user_counts: Array) -> Self:
-        """Return the settings with the choice between vectors of users and means of contexts.
-
-        Args:
-            timed: Whether events have times.
-            user_counts: Events of each user, (n_users,).
-
-        Raises:
-            UnsupportedError: Means of contexts are asked for, and events have no times.
-        """
+    def choose_user_vectors(self, timed: bool, user_counts: Array) -> Self:
+        """Return the settings with the choice between vectors of users and means of contexts."""
         if self.user_vectors == "context" and not timed:
             raise UnsupportedError(
                 'user_vectors="context" needs the order of events, and this log has no times: add '
@@ -119,16 +107,11 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
         """Whether users have vectors of their own."""
         return self.user_vectors != "context"
 
-    def room(self, users: int, items: int) -> MemoryEstimate:
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors and of Adam's two moments of each."""
         rows = (1 if self.tie_item_vectors else 2) * items
         rows += users if self.user_vectors == "learned" else 0
-        return replace(super().room(users, items), size=3 * vectors(rows, self.dim))
-
-    @property
-    def uses_times(self) -> bool:
-        """Whether times of events matter."""
-        return super().uses_times or self.history_decay > 0 or self.transitions != 0
+        return replace(super().memory_estimate(users, items), size=3 * vectors(rows, self.dim))
 
     def rate_at(self, epoch: float) -> float:
         """Return the learning rate of an epoch, counted from 1; it decays linearly to 0."""

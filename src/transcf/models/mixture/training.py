@@ -19,7 +19,7 @@ from transcf.kernels import Array
 from transcf.kernels.adam import AdamState, step_sizes
 from transcf.kernels.mixture import MixtureParams, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS, join
-from transcf.kernels.mixture_epochs import MixtureEpoch, Rules, run_batches
+from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.factors import NORM_POWERS, first_vectors
@@ -37,11 +37,7 @@ _PARTS = ("", ".means", ".squares")
 class MixtureTraining:
     """The trained vectors of the mixture; a `Trainable`.
 
-    Args:
-        events: The training events.
-        settings: The model's.
-        layout: Shards and batches, if a process has some of the users only.
-        comm: The communicator, in that case.
+    A process that has some of the users only is given the `layout` of all, and the communicator.
     """
 
     def __init__(
@@ -60,7 +56,8 @@ class MixtureTraining:
         )
         n_drawn, bound = self._sampler.n_drawn, NORM_POWERS["norm"]
         has_users, user_rate = settings.has_users, float(settings.user_lr_multiplier)
-        self._rules = Rules(n_drawn, settings.tie_item_vectors, bound, user_rate, has_users)
+        tied = settings.tie_item_vectors
+        self._step_config = StepConfig(n_drawn, tied, bound, user_rate, has_users)
         histories = events.histories
         longest = int(histories.counts.max(initial=0))
         self._config = score_config(settings, events.timed, longest)
@@ -82,7 +79,7 @@ class MixtureTraining:
         rates = [self._settings.rate_at(number + place / batches) for place in range(batches)]
         sizes = step_sizes(np.array(rates), self._steps + np.arange(1, batches + 1))
         epoch = MixtureEpoch(
-            self._config, self._rules, self._sampler.log, plan, sizes, self._params
+            self._config, self._step_config, self._sampler.log, plan, sizes, self._params
         )
         losses = np.zeros((batches, SHARDS))
         counts = np.stack(self._comm.all_gather(self._sampler.events_of(plan)))
@@ -99,10 +96,7 @@ class MixtureTraining:
         return self._stats(float(np.sum(self._comm.all_gather(losses), axis=0).sum()))
 
     def _run_together(self, epoch: MixtureEpoch, counts: Array, losses: Array) -> None:
-        """Take a step on each batch together with other processes, whose shards are empty here.
-
-        `counts` are events of each process in each batch, (n_processes, n_batches).
-        """
+        """Take a step on each batch with other processes; `counts` are events, by process."""
         comm, own, whole = self._comm, self._memory, self._whole
         places, n_batches = len(own.negatives.item_offsets), counts.shape[1]
         shards = [slice(*comm.shares[w : w + 2]) for w in range(comm.world_size)]
@@ -161,12 +155,9 @@ class MixtureTraining:
 
 
 def _item_gradients(memory: Buffers, events: slice, shards: slice) -> list[Array]:
-    """Return views of the gradients of items by some shards of a batch, all as float32.
-
-    Item numbers are sent as the bytes that they are in memory.
-    """
+    """Return views of the gradients of items by some shards; numbers of items as their bytes."""
     batch, work = memory.batch, memory.work
-    by_event = work.known, work.sums, work.target_slopes, work.moved_slopes
+    by_event = work.target_offset_slopes, work.sums, work.target_slopes, work.moved_slopes
     by_shard = work.negative_offset_slopes, work.negative_slopes
     said = [*(array[events] for array in by_event), *(array[shards] for array in by_shard)]
     return [batch.items[events].view(np.float32), *said]
@@ -182,16 +173,13 @@ def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
         del tensors["user_vectors"]
     if not settings.tie_item_vectors:  # both start equal, so that co-occurring items are near
         tensors["history_vectors"] = tensors["item_vectors"]
-    tensors["item_bias"] = popularity(events, settings)
+    tensors["item_bias"] = training_bias(events, settings)
     empty = {name + part: 0 * tensors[name] for name in tensors for part in _PARTS[1:]}
     return tensors | empty | {"steps": np.zeros(1, np.int64)}
 
 
-def popularity(events: Events, settings: MixtureSettings) -> Array:
-    """Return what `popularity_correction` adds to the biases in training, (n_items,) float32.
-
-    Scores leave it out.
-    """
+def training_bias(events: Events, settings: MixtureSettings) -> Array:
+    """Return what is part of biases in training and left out of scores, (n_items,) float32."""
     logs: Array = np.log(np.maximum(1, events.item_counts))
     return (settings.popularity_correction * logs).astype(np.float32)
 

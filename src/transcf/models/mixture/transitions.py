@@ -27,12 +27,7 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_scores import SparseTerms, UserQueries, read_only, score_users
 from transcf.kernels.rows import padded
 from transcf.models.transitions import transition_shares
-from transcf.models.trend import (
-    NO_GAIN,
-    NO_VALIDATION,
-    WithItemOffsets,
-    paired_gain,
-)
+from transcf.models.trend import NO_GAIN, NO_VALIDATION, WithItemOffsets, paired_gain
 from transcf.retrieval.scorer import Scores
 
 if TYPE_CHECKING:
@@ -55,13 +50,7 @@ _TOGETHER, _MOST = 1024, 2**16
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Transition counts of a fitted mixture.
-
-    Attributes:
-        strength: lambda, above 0.
-        log_partition: log Z_k, (n_items,) float64.
-        terms: m.
-    """
+    """Transition counts of a fitted mixture: lambda > 0, log Z (n_items,) float64, and m."""
 
     strength: float
     log_partition: Array
@@ -145,10 +134,7 @@ def _terms(starts: Array, items: Array, values: Array) -> SparseTerms:
 def log_partitions(
     learned: Mixture, past: Rows | None = None, trained: Mask | None = None
 ) -> Array:
-    """Return log Z_k, (n,) float64, of items `past` over items `trained`; None for all.
-
-    Of very many trained items a part stands for all.
-    """
+    """Return log Z_k, (n,), of items `past` over items `trained`, or a part of them; None: all."""
     items = np.flatnonzero(learned.rankable if trained is None else trained)
     summed = items[:: -(-max(1, len(items)) // _MOST)]
     tau, vectors = learned.settings.tau, learned.items[summed]
@@ -169,13 +155,7 @@ def log_partitions(
 
 
 def with_transitions(learned: FittedScorer, run: TrainingRun) -> FittedScorer:
-    """Add transition counts to a fitted mixture, and report the choice.
-
-    Validation data choose the strength; a refit keeps it.
-
-    Raises:
-        UnsupportedError: A strength is set by hand, and the log is partitioned.
-    """
+    """Add transition counts by validation data, or as a fit before it; report the choice."""
     from transcf.models.mixture.fitted import Mixture
 
     own = learned.inner if isinstance(learned, WithItemOffsets) else learned
@@ -183,36 +163,33 @@ def with_transitions(learned: FittedScorer, run: TrainingRun) -> FittedScorer:
     asked = own.settings.transitions
     if asked == 0:
         return learned
+    offset = learned.offset if isinstance(learned, WithItemOffsets) else None
+    found, report = None, dict[str, Any](strength=0.0)
     if not isinstance(run.log, Interactions):
         if asked != "auto":
             raise UnsupportedError(
                 f"transitions={asked!r} counts events of all users, and no process holds all "
                 "events of a log in parts: leave it out, or fit without a cluster."
             )
-        found, report = None, _none("a log in parts is not counted")
+        report |= {"reason": "a log in parts is not counted"}
     elif asked != "auto":
-        found, report = Transitions.of(own, float(asked)), {"strength": float(asked)}
+        found = Transitions.of(own, float(asked))
     elif isinstance(run.before, Mixture):
         kept = run.before.transitions
-        report = {"strength": 0.0 if kept is None else kept.strength}
         found = None if kept is None else Transitions.of(own, kept.strength)
     elif run.validation is None:
-        found, report = None, _none(NO_VALIDATION)
+        report |= {"reason": NO_VALIDATION}
     else:
-        offset = learned.offset if isinstance(learned, WithItemOffsets) else None
         try:
             found, report = _choose(own, offset, run)
         except EvaluationError as error:
-            found, report = None, _none(f"it cannot be validated: {error}")
+            report |= {"reason": f"it cannot be validated: {error}"}
     run.report["transitions"] = report
     if found is None:
         return learned
+    report["strength"] = found.strength
     made = own.with_transitions(found)
-    return WithItemOffsets(made, learned.offset) if isinstance(learned, WithItemOffsets) else made
-
-
-def _none(reason: str) -> dict[str, Any]:
-    return {"strength": 0.0, "reason": reason}
+    return made if offset is None else WithItemOffsets(made, offset)
 
 
 def _choose(
@@ -238,5 +215,5 @@ def _choose(
     is_better, figures = paired_gain(judge, without, values)
     report = {"strength": best.strength} | figures
     if not is_better:
-        return None, report | _none(NO_GAIN)
+        return None, report | {"strength": 0.0, "reason": NO_GAIN}
     return best, report

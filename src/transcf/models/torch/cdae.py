@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
@@ -21,8 +19,6 @@ from transcf.models.torch.common import fit_network
 from transcf.models.training import TrainingRun
 from transcf.retrieval.scorer import Scores
 
-Loss: TypeAlias = Literal["logistic", "square"]
-
 
 @settings(learning_rate=0.01)
 class CDAESettings(NeuralSettings):
@@ -32,7 +28,6 @@ class CDAESettings(NeuralSettings):
     dropout: float = setting(
         0.5, "Share of a user's items that the input lacks, the corruption ratio.", low=0, high=0.99
     )
-    loss: Loss = setting("logistic", "Which of the two losses above.")
     negatives: int = setting(
         5, "Items drawn in every epoch for each interaction.", low=1, high=1000
     )
@@ -51,7 +46,7 @@ class CDAE(Recommender[CDAESettings]):
     are multiplied by 1 / (1 - dropout). The loss is over the user's items i (t = 1) and over
     `negatives` items drawn for each of them (t = 0), dropped or not,
 
-        -t log sigmoid(s) - (1 - t) log(1 - sigmoid(s))       or       (s - t)^2
+        -t log sigmoid(s) - (1 - t) log(1 - sigmoid(s))
 
     plus `regularization` times the squares of V_u once, of every W_i in the sum, and of W'_i and
     b'_i of every pair, minimised by Adam. Where `recency`, `half_life` or `confidence` weigh
@@ -102,24 +97,13 @@ class CDAE(Recommender[CDAESettings]):
         users, items = stored_factors(arrays, known, settings.dim)
         inputs = checked(arrays, "input_vectors", np.float32, items.shape)
         guest_bias = checked(arrays, "guest_bias", np.float32, items.shape[1:])
-        return Factors(
-            known,
-            self.name,
-            users,
-            items,
-            fold=HiddenStates(inputs, guest_bias),
-            bias=stored_bias(arrays, known),
-            extras={"input_vectors": inputs, "guest_bias": guest_bias},
-        )
+        extras = {"input_vectors": inputs, "guest_bias": guest_bias}
+        fold, bias = HiddenStates(inputs, guest_bias), stored_bias(arrays, known)
+        return Factors(known, self.name, users, items, fold, bias=bias, extras=extras)
 
 
 class HiddenStates:
-    """Folds in new users: h of their items, with the mean user vector.
-
-    Args:
-        inputs: W, (n_items, dim).
-        bias: b plus the mean V_u, (dim,).
-    """
+    """Folds in new users: h of their items, from W, (n_items, dim), and b plus the mean V_u."""
 
     meaning = LEFT_OUT
 

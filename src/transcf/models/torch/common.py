@@ -33,12 +33,7 @@ INIT, ORDER, NEGATIVES, NOISE = 0, 1, 2, 3
 
 
 def find_device(model: str, device: Device) -> Any:
-    """Return the `torch.device` to train a model on; "auto" prefers CUDA.
-
-    Raises:
-        MissingExtraError: Torch is not installed.
-        ParameterError: CUDA was requested and is not available.
-    """
+    """Return the `torch.device` to train a model on; "auto" prefers CUDA."""
     try:
         import torch
     except ImportError as error:
@@ -54,10 +49,7 @@ def find_device(model: str, device: Device) -> Any:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch on one thread with gradients enabled, and restore its state afterwards.
-
-    The order of sums depends on the number of threads, so one thread makes results reproducible.
-    """
+    """Run torch with gradients on one thread: the order of sums depends on their number."""
     import torch
 
     before = torch.get_num_threads()
@@ -112,12 +104,7 @@ def fit_network(
     run: TrainingRun,
     snapshot: Callable[[Arrays, TrainingData, Any], FittedScorer],
 ) -> FittedScorer:
-    """Train the network of a model and return what `snapshot` makes of its best epoch.
-
-    Raises:
-        MissingExtraError: Torch is not installed.
-        ParameterError: The device is not available.
-    """
+    """Train the network of a model and return what `snapshot` makes of its best epoch."""
     device = find_device(model.name, model.settings.device)
     from transcf.models.torch import networks
 

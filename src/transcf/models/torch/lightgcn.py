@@ -103,11 +103,9 @@ def normalized(by_user: Csr) -> sp.csr_array:
 def smooth(
     matrix: sp.csr_array, users: Array, items: Array, layers: int
 ) -> tuple[Array, Array, Array]:
-    """Propagate vectors over `layers` steps of the `normalized` graph.
+    """Return means of users and items over the layers of the `normalized` graph.
 
-    Returns:
-        Means over the layers of users and of items, and the sum of the items' vectors over all
-        layers but the last: what they send to a user.
+    And the sum of the items' vectors over all layers but the last: what they send to a user.
     """
     u, i, sent = users, items, items
     for _ in range(layers):

@@ -31,10 +31,7 @@ Sums: TypeAlias = tuple[Tensor, Tensor | float]
 class Network(nn.Module):
     """Base of the networks: interactions in minibatches, each with negative samples.
 
-    Args:
-        by_user: The interactions.
-        weights: Weight of each interaction, (nnz,); empty if all are 1.
-        settings: Hyper-parameters.
+    `weights` are those of the interactions, (nnz,), or empty if all are 1.
     """
 
     def __init__(self, by_user: Csr, weights: Array, settings: Any) -> None:
@@ -99,8 +96,8 @@ class CDAENetwork(Network):
     def batches(self, epoch: int) -> Iterator[tuple[Array, ...]]:
         """Yield users (n,), and four arrays about their m interactions.
 
-        These are the place of the user in the batch (m,), whether the input keeps the interaction
-        (m,), items (m, 1 + negatives) with the user's own first, and weights (m,).
+        These are the places of their users (m,), whether the input keeps an interaction (m,), items
+        (m, 1 + negatives) and weights (m,).
         """
         by_user, seed = self.by_user, self.settings.random_state
         rng, noise = generator(seed, epoch, NEGATIVES), generator(seed, epoch, NOISE)
@@ -124,12 +121,7 @@ class CDAENetwork(Network):
         hidden = torch.sigmoid(sums / (1 - self.settings.dropout) + own + self.bias)
         outputs, bias = self.outputs(items), self.output_bias(items)
         scores = (outputs @ hidden.index_select(0, places)[..., None] + bias)[..., 0]
-        if self.settings.loss == "logistic":
-            losses = cross_entropy(scores, weights)
-        else:
-            losses = torch.dot(weights, (scores[:, 0] - 1).square())
-            losses = losses + scores[:, 1:].square().sum()
-        return losses, self.penalty(own, inputs, outputs, bias)
+        return cross_entropy(scores, weights), self.penalty(own, inputs, outputs, bias)
 
 
 class NeuMFNetwork(Network):
@@ -209,12 +201,8 @@ class LightGCNNetwork(Network):
         indptr, indices = both.indptr.astype(np.int32), both.indices.astype(np.int32)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch calls CSR matrices a beta feature
-            graph = torch.sparse_csr_tensor(
-                torch.from_numpy(indptr),
-                torch.from_numpy(indices),
-                torch.from_numpy(both.data),
-                size=both.shape,
-            )
+            starts, columns, values = map(torch.from_numpy, (indptr, indices, both.data))
+            graph = torch.sparse_csr_tensor(starts, columns, values, size=both.shape)
         self.register_buffer("graph", graph, persistent=False)
 
     def forward(self, users: Tensor, items: Tensor, weights: Tensor) -> Sums:
@@ -249,24 +237,12 @@ class _SymmetricProduct(torch.autograd.Function):
 
 
 class AdamTraining:
-    """Trains a network by Adam, one epoch of minibatches at a time.
-
-    Args:
-        kind: Class of the network.
-        data: The interactions, as the network needs them.
-        weights: Weight of each interaction, (nnz,); empty if all are 1.
-        settings: Hyper-parameters.
-        device: Where to train.
-    """
+    """Trains a network of some kind by Adam, one epoch of minibatches at a time."""
 
     def __init__(
-        self,
-        kind: Callable[[Any, Array, Any], Network],
-        data: Any,
-        weights: Array,
-        settings: Any,
+        self, kind: Callable[[Any, Array, Any], Network], data: Any, weights: Array, settings: Any,
         device: torch.device,
-    ) -> None:
+    ) -> None:  # fmt: skip
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.random_state)
             self.network = kind(data, weights, settings).to(device)

@@ -63,7 +63,7 @@ class NeuMFSettings(NeuralSettings):
         """Length of both together, as they are stored."""
         return self.gmf_width + self.mlp_width
 
-    def room(self, users: int, items: int) -> MemoryEstimate:
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
         """Return the least memory of the vectors."""
         what = f"dim={self.dim} and layers={self.layers}"
         return MemoryEstimate(vectors(users + items, self.width), what, "lower dim or layers")
@@ -153,10 +153,7 @@ class NeuMF(Recommender[NeuMFSettings]):
 
 
 def stored_weights(settings: NeuMFSettings, tensors: Arrays) -> Arrays:
-    """Return the arrays of a model from the tensors of its network.
-
-    Parts that are still trained separately are combined.
-    """
+    """Return the arrays of a model from the tensors of its network; parts are combined."""
     found = {
         "user_vectors": tensors["users.weight"].copy(),
         "item_vectors": tensors["items.weight"].copy(),
@@ -200,13 +197,8 @@ class GMF(Factors):
 class Perceptron(FittedScorer):
     """`score(u, i) = h . (p_u * q_i) + h' . x_L + c`, or its MLP part alone.
 
-    Args:
-        known: What the model keeps of its training data.
-        name: What tables call the model.
-        users: [p, p'], (n_users, width).
-        items: [q, q'], (n_items, width).
-        weights: All others by name; `NeuMFSettings.shapes` has their shapes.
-        gmf_width: Length of p and q; 0 without GMF.
+    Users are [p, p'], (n_users, width), items [q, q'], (n_items, width); `NeuMFSettings.shapes` has
+    the shapes of the weights. `gmf_width` is the length of p and q; 0 without GMF.
     """
 
     def __init__(
@@ -222,11 +214,9 @@ class Perceptron(FittedScorer):
         return {"user_vectors": self._users, "item_vectors": self._items, **self._weights}
 
     def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
         return self._score_all(self._users[users])
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows by the direct formula: (n,)."""
         return in_pieces(lambda u, i: self._score(self._users[u], i), users, items, _PAIRS_AT_ONCE)
 
     def _score_all(self, users: Scores) -> Scores:

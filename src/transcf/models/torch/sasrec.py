@@ -156,11 +156,6 @@ class HistoryEncoder:
 
     Histories of equal length are computed together, each by matrix products of its own on one
     thread, so that the bits of a vector depend neither on other histories nor on threads.
-
-    Args:
-        items: e, (n_items, dim).
-        weights: The others; `SASRecSettings.shapes` has their shapes.
-        heads: Heads of attention.
     """
 
     def __init__(self, items: Scores, weights: Mapping[str, Scores], heads: int) -> None:
@@ -191,10 +186,8 @@ class HistoryEncoder:
             q = _normalized(x, norms[2 * layer])
             y = q + self._attention(q @ query, x @ key, x @ value)
             z = _normalized(y, norms[2 * layer + 1])
-            (inner, outer), (bias, outer_bias) = (
-                weights["feed_forward"][layer],
-                weights["feed_forward_bias"][layer],
-            )
+            inner, outer = weights["feed_forward"][layer]
+            bias, outer_bias = weights["feed_forward_bias"][layer]
             x = z + np.maximum(z @ inner + bias, 0) @ outer + outer_bias
         return _normalized(x, norms[-1])
 

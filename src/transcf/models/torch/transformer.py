@@ -27,13 +27,7 @@ _BATCHES_IN_POOL = 16
 
 
 class SASRecNetwork(Network):
-    """Transformer over sequences of items.
-
-    Args:
-        histories: Items of each user, oldest first.
-        weights: Weight of each event in that order, (n_events,); empty if all are 1.
-        settings: Hyper-parameters.
-    """
+    """Transformer over sequences of items; weights are those of the events of histories."""
 
     settings: SASRecSettings
 
@@ -131,12 +125,9 @@ class SASRecNetwork(Network):
 
 
 def sequences(histories: Histories, most: int) -> tuple[Array, Array]:
-    """Cut histories into sequences of at most `most` inputs, from their ends.
+    """Cut histories into sequences of at most `most` inputs: first events, and lengths, (n,) each.
 
-    All events but the first of a history are the next item of one input.
-
-    Returns:
-        The first event of each sequence and the number of its inputs, (n,) each.
+    They are cut from the end. All events but the first are the next item of one input.
     """
     firsts, lengths = [], []
     inputs = np.maximum(histories.counts - 1, 0)

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
+from transcf.data.interactions import Interactions
+from transcf.data.report import counted
+from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
+from transcf.kernels.neighborhood import row_means
 from transcf.models.event_weights import weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
-from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.transcf.fold_in import ItemSide, Neighbors, fold_users, refine_user
-from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY
-from transcf.models.transcf.solver_fast import Parameters, TransCFSettings
+from transcf.models.fitted import FittedScorer, Growth, TrainingData
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
+from transcf.models.transcf.solver import TransCFSettings
 from transcf.retrieval.scorer import FormView, LinearForm, Scorer, Scores
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The learned arrays: users (n_users, dim), items (n_items, dim), item_bias (n_items,)."""
+
+    users: Array
+    items: Array
+    item_bias: Array
 
 
 class Translated(FittedScorer):
     """Vectors of users and items, and the neighbourhoods that translate between them.
 
-    Args:
-        known: What the model keeps of its training data.
-        settings: Hyper-parameters.
-        parameters: a, b and the biases.
-        means: q and n, (n_users, dim) and (n_items, dim); None computes them when needed.
+    `means` are q and n, (n_users, dim) and (n_items, dim); None computes them when needed.
     """
 
     def __init__(
-        self,
-        known: TrainingData,
-        settings: TransCFSettings,
-        parameters: Parameters,
+        self, known: TrainingData, settings: TransCFSettings, parameters: Parameters,
         means: tuple[Array, Array] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.form, self.settings = SCORE_FUNCTIONS[settings.variant], settings
         super().__init__(known, settings.title)
         self.parameters, self._means = parameters, means
@@ -71,12 +77,15 @@ class Translated(FittedScorer):
         arrays = {"user_vectors": own.users, "item_vectors": own.items}
         if self.form.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
-        arrays |= {"item_bias": own.item_bias} if self.settings.item_bias else {}
-        return arrays
+        return arrays | ({"item_bias": own.item_bias} if self.settings.item_bias else {})
 
     @cached_property
     def _neighborhoods(self) -> tuple[Array, Array]:
-        return self._means or self.parameters.neighborhoods(self.known.seen, self.known.by_item)
+        if self._means is not None:
+            return self._means
+        seen, by_item, own = self.known.seen, self.known.by_item, self.parameters
+        q = row_means(seen.indptr, seen.indices, own.items)
+        return q, row_means(by_item.indptr, by_item.indices, own.users)
 
     @property
     def q(self) -> Array:
@@ -90,7 +99,7 @@ class Translated(FittedScorer):
 
     @property
     def _score_means(self) -> tuple[Array, Array]:
-        """Q and n; arrays of their shape where the score does not depend on them."""
+        """Return q and n; where the score ignores both, other arrays of their shape."""
         is_seen = self.form.has_neighborhoods
         return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
 
@@ -107,7 +116,6 @@ class Translated(FittedScorer):
         return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows by the direct formula: (n,)."""
         own, (q, n) = self.parameters, self._score_means
 
         def score(u: Rows, i: Rows) -> Scores:
@@ -226,7 +234,6 @@ class Translated(FittedScorer):
 
     @cached_property
     def _average_side(self) -> Array:
-        """Mean item vector of the linear form over all interactions, (width,)."""
         return self.known.average_item(self._linear.item_vectors)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
@@ -239,8 +246,11 @@ class Translated(FittedScorer):
         bias = float(own.item_bias[item])
         entries = np.flatnonzero(known.seen.indices == item)
         owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
-        rows, distances = nearest_users(a, owners[owners != user], own.users, top)
-        nearest = dict(zip(known.users.ids(rows).to_list(), distances.tolist(), strict=True))
+        rows = owners[owners != user]
+        away = ((own.users[rows].astype(np.float64) - a.astype(np.float64)) ** 2).sum(axis=1)
+        order = np.argsort(away, kind="stable")[:top]
+        ids = known.users.ids(rows[order]).to_list()
+        nearest = dict(zip(ids, away[order].tolist(), strict=True))
         words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
         if form.has_neighborhoods:
             closer = "nearer" if after <= before else "farther"
@@ -270,23 +280,154 @@ class Translated(FittedScorer):
 class Replacing:
     """Averages of a history as it is, and with an average item in the place of each one.
 
-    `Replacing(weights) @ values` maps values (n + 1, dim), those of the n items of the history
-    and, last, those of the average item, to the averages (n + 1, dim). The weights (n,) belong to
-    the positions of the history.
+    `Replacing(weights) @ values` maps values (n + 1, dim), of the n items of the history and of
+    the average item, to averages (n + 1, dim). Weights (n,) belong to positions.
     """
 
     def __init__(self, weights: Array) -> None:
         self._shares = weights / weights.sum()
 
     def __matmul__(self, values: Array) -> Array:
-        """Return the averages."""
         own, average = values[:-1], values[-1]
         mean: Array = self._shares @ own
         return np.vstack([mean, mean + self._shares[:, None] * (average - own)])
 
 
-def nearest_users(a: Array, rows: Array, users: Array, top: int) -> tuple[Array, Array]:
-    """Return the rows of `users` nearest to a, and their squared distances, (top,) each."""
-    distances = ((users[rows].astype(np.float64) - a.astype(np.float64)) ** 2).sum(axis=1)
-    order = np.argsort(distances, kind="stable")[:top]
-    return rows[order], distances[order]
+# -- users and items that were not trained ------------------------------------------------------
+
+# The closed forms minimise the squared error |a + q * n - b|^2 of the known pairs (for "alt" that
+# of its own error). With the translation r, a user is placed at the mean of b_i - r_ui over the
+# user's items, later ones weighing more, and an item at the mean of a_u + r_ui over its users.
+
+
+class Neighbors:
+    """The trained neighbours of rows to be placed, as matrices (n, n_columns) of shares.
+
+    `even` averages the neighbours with equal weights, `weighted` by weight. They are given
+    compressed by row: `indptr` (n + 1,), `indices` and `weights` (nnz,); no row is empty.
+    """
+
+    def __init__(self, indptr: Array, indices: Array, weights: Array, n_columns: int) -> None:
+        def averaging(weights: Array) -> sp.csr_array:
+            counts = np.diff(indptr)
+            shares = weights / np.repeat(np.add.reduceat(weights, indptr[:-1]), counts)
+            return sp.csr_array((shares, indices, indptr), shape=(len(counts), n_columns))
+
+        self.even = averaging(np.ones(len(indices)))
+        self.weighted = averaging(weights.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class ItemSide:
+    """Trained items: b (n_items, dim), n (n_items, dim), bias (n_items,)."""
+
+    b: Array
+    n: Array
+    bias: Array
+
+
+def fold_users(
+    form: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
+) -> tuple[Array, Array]:
+    """Return a and q of new users, (n, dim); inner products need the `length` of a to that of q."""
+    even, b, n = neighbors.even, items.b.astype(np.float64), items.n.astype(np.float64)
+    a = form.place_users(even, neighbors.weighted, b, n)
+    return (a if form.is_distance else length * a), even @ b
+
+
+def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
+    """Predict values (m,) of new items by regression of those of trained ones on log(counts)."""
+    centered = np.log(counts) - np.log(counts).mean()
+    slope = (centered @ values) / max(centered @ centered, TINY)
+    predicted = values.mean() + slope * (np.log(new_counts) - np.log(counts).mean())
+    bounded: Array = np.clip(predicted, values.min(), values.max())
+    return bounded
+
+
+def refine_user(
+    settings: TransCFSettings, a: Array, q: Array, history: Array, weights: Array, items: ItemSide,
+    pool: Array, steps: int,
+) -> Array:  # fmt: skip
+    """Return a of a user (dim,) after gradient steps with fixed items and negatives of `pool`."""
+    generator = np.random.default_rng([settings.random_state, len(history)])
+    form, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
+    rank_weights = settings.rank_weights(len(pool) + len(history))
+    b_i, n_i, bias_i = items.b[history], items.n[history], items.bias[history]
+    for _ in range(steps if len(pool) else 0):
+        drawn = generator.choice(pool, (len(history), settings.negatives))
+        near = form.pair_cost(a, q, b_i, n_i) - bias_i
+        far = form.pair_cost(a, q, items.b[drawn], items.n[drawn]) - items.bias[drawn]
+        gaps = settings.margin + near[:, None] - far
+        hardest = drawn[np.arange(len(drawn)), gaps.argmax(axis=1)]
+        weight = rank_weights[(gaps > 0).sum(axis=1)]
+        pull = form.pair_slope(weight + settings.reg_distance, a, q, b_i, n_i)[0]
+        push = form.pair_slope(-weight, a, q, items.b[hardest], items.n[hardest])[0]
+        slope = share @ (pull + push) + 2 * settings.reg_neighborhood * (a - q)
+        a = a - settings.learning_rate * slope
+    return a
+
+
+def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
+    """Return a fitted model with the interactions of a log, and their weights, (n_events,), added.
+
+    Trained vectors do not change. New users and items are placed by their neighbours, and all
+    neighbourhood means are updated.
+    """
+    growth, form = Growth.of(learned.known, log), learned.form
+    trained, rankable = learned.parameters, learned.known.item_counts > 0
+    a, q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
+    b, n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
+    bias = growth.of_items(trained.item_bias)
+    has_user, has_item = growth.of_users(learned.known.active), growth.of_items(rankable)
+    counts = learned.known.item_counts[rankable]
+    lengths = np.linalg.norm(trained.items[rankable].astype(float), axis=1)
+    users, items = growth.event_users, growth.event_items
+
+    def place_users() -> bool:
+        """Place users who have an item with a vector; return whether there were any."""
+        usable = ~has_user[users] & has_item[items]
+        rows, near = _neighbors(usable, users, items, weights, len(b))
+        if len(rows):
+            a[rows], q[rows] = fold_users(form, near, ItemSide(b, n, bias), learned.user_length)
+            has_user[rows] = True
+        return len(rows) > 0
+
+    def place_items() -> bool:
+        """Place items that have a user with a vector; return whether there were any."""
+        usable = ~has_item[items] & has_user[users]
+        rows, near = _neighbors(usable, items, users, weights, len(a))
+        if len(rows):
+            exact = a.astype(np.float64)
+            # Training pushes vectors away from users without the item: means are shorter.
+            placed = form.place_items(near.even, exact, q.astype(np.float64))
+            n[rows] = near.even @ exact
+            new_counts = growth.known.item_counts[rows]
+            present = np.maximum(np.linalg.norm(placed, axis=1), np.finfo(np.float32).tiny)
+            b[rows] = placed * (by_count(lengths, counts, new_counts) / present)[:, None]
+            if learned.settings.item_bias:
+                values = trained.item_bias[rankable].astype(np.float64)
+                bias[rows] = by_count(values, counts, new_counts)
+            has_item[rows] = True
+        return len(rows) > 0
+
+    while place_users() or place_items():
+        pass
+    lost = np.unique(users[~has_user[users]])
+    if len(lost):
+        raise DataError(
+            f"user {growth.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
+            "all) shares no item with a user of the model, not even through others: leave "
+            "them out, or fit again with all interactions."
+        )
+    return type(learned)(growth.known, learned.settings, Parameters(a, b, bias))
+
+
+def _neighbors(
+    usable: Array, owners: Array, others: Array, weights: Array, n_columns: int
+) -> tuple[Array, Neighbors]:
+    """Return the owners of usable events, and these events of each."""
+    order = np.flatnonzero(usable)
+    order = order[np.argsort(owners[order], kind="stable")]
+    rows, counts = np.unique(owners[order], return_counts=True)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return rows, Neighbors(indptr, others[order], weights[order], n_columns)

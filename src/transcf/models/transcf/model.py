@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import polars as pl
 
+from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
@@ -14,14 +16,63 @@ from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.training import TrainingRun
-from transcf.models.transcf.fitted import Translated
-from transcf.models.transcf.fold_in import grow
+from transcf.models.transcf.fitted import Translated, grow
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver_exact import ExactSolver
-from transcf.models.transcf.solver_fast import FastSolver, TransCFSettings
+from transcf.models.transcf.solver import TransCFSettings, TransCFSolver
+
+S = TypeVar("S")
 
 
-class TransCF(Recommender[TransCFSettings]):
+class TranslatingModel(Recommender[S]):
+    """Base of the models that translate users toward items."""
+
+    @abstractmethod
+    def _grown(self, log: Interactions) -> FittedScorer:
+        """Return what was learned with the interactions of a log added."""
+
+    def partial_fit(self, log: Any) -> Self:
+        """Add interactions without training again.
+
+        New users are placed by their items, as in `recommend_for`. New items are placed toward the
+        mean of the (translated) vectors of their first users, with the length and the bias that
+        trained items of their popularity have. Trained vectors and biases stay as they are under
+        their ids, while means over neighbourhoods and histories are renewed. Rows are in the order
+        of ids, so row numbers, and the order of `user_vectors_` and its like, do change. Nothing is
+        trained here, and it shows (`benchmarks/fold_in.py`): new items come out too low on some
+        data and too high on other, so fit again soon.
+
+        Args:
+            log: New interactions, with old or new ids, in any form that `fit` takes.
+
+        Raises:
+            DataError: A user shares no item with the training data, not even through others.
+
+        Example:
+            >>> import polars as pl
+            >>> from transcf import TransCF, read_interactions, synthesize
+            >>> model = TransCF(dim=8, epochs=1).fit(synthesize())
+            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
+            >>> model.partial_fit(today).recommend("new", k=3).shape
+            (3, 4)
+        """
+        self._check_growing()
+        log = as_interactions(log)
+        return self._add(self._grown(log), log)
+
+    def translation(self, pairs: Any) -> pl.DataFrame:
+        """Return the translation vector of each pair.
+
+        Args:
+            pairs: Table with user and item columns, in any form that `read_interactions` takes.
+
+        Returns:
+            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
+        """
+        learned: Any = self._without_trend()
+        return tables.translation_table(learned, pairs, learned.translations)
+
+
+class TransCF(TranslatingModel[TransCFSettings]):
     """Collaborative translational metric learning, as published.
 
     A user is translated toward an item by the product of two neighbourhoods: q_u is the mean of b
@@ -73,6 +124,7 @@ class TransCF(Recommender[TransCFSettings]):
         for name, kind in SCORE_FUNCTIONS.items()
     }
     _not_in_all: ClassVar[dict[str, str]] = {"transcf-emb": "it ranks as transcf does"}
+    _supports_distributed: ClassVar[bool] = True
     __init__ = init_from_params(TransCFSettings)
 
     @property
@@ -81,67 +133,17 @@ class TransCF(Recommender[TransCFSettings]):
         settings = self.settings_ if self.is_fitted else self.settings
         return settings.title
 
-    @property
-    def _supports_distributed(self) -> bool:
-        """Whether training can be distributed: with the fast solver."""
-        return self.settings.solver == "fast"
-
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings, problem = self.settings, run.problem(self.settings)
-        kind = FastSolver if settings.solver == "fast" else ExactSolver
-        return run.run(run.solver(kind, problem, settings), settings, self._restore)
+        solver = run.solver(TransCFSolver, run.problem(self.settings), self.settings)
+        return run.run(solver, self.settings, self._restore)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: TransCFSettings
     ) -> Translated:
         return Translated.from_arrays(arrays, known, settings)
 
-    def _translated(self) -> Translated:
-        learned = self._own()
+    def _grown(self, log: Interactions) -> Translated:
+        learned = self._without_trend()
         assert isinstance(learned, Translated), "TransCF learns nothing else"
-        return learned
-
-    def partial_fit(self, log: Any) -> Self:
-        """Add interactions without training again.
-
-        New users and items are placed by their neighbours in closed form: users as in
-        `recommend_for`, items toward the mean of a_u + q_u * n_i over their first users, with the
-        length and the bias that trained items of their popularity have.
-        Trained vectors and biases stay as they are under their ids, while all neighbourhood means
-        are renewed. Rows are in the order of ids, so row numbers, and the order of `user_vectors_`
-        and its like, do change. Nothing is trained here, and it shows (`benchmarks/fold_in.py`):
-        new items come out too low on some data and too high on other, so fit again soon.
-
-        Args:
-            log: New interactions, with old or new ids, in any form that `fit` takes.
-
-        Raises:
-            DataError: A user shares no item with the training data, not even through others.
-
-        Example:
-            >>> import polars as pl
-            >>> from transcf import TransCF, read_interactions, synthesize
-            >>> model = TransCF(dim=8, epochs=1).fit(synthesize())
-            >>> today = read_interactions(pl.DataFrame({"user": ["new"], "item": ["i001"]}))
-            >>> model.partial_fit(today).recommend("new", k=3).shape
-            (3, 4)
-        """
-        self._check_growing()
-        log, learned = as_interactions(log), self._translated()
-        by_place = EventWeights(recency=learned.recency)
-        weights = InteractionWeights.of(log, by_place).within_users
-        if not len(weights):
-            weights = np.ones(len(log), np.float32)
-        return self._add(grow(learned, log, weights), log)
-
-    def translation(self, pairs: Any) -> pl.DataFrame:
-        """Return the translation vector of each pair.
-
-        Args:
-            pairs: Table with user and item columns, in any form that `read_interactions` takes.
-
-        Returns:
-            Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
-        """
-        learned = self._translated()
-        return tables.translation_table(learned, pairs, learned.translations)
+        weights = InteractionWeights.of(log, EventWeights(recency=learned.recency)).within_users
+        return grow(learned, log, weights if len(weights) else np.ones(len(log), np.float32))

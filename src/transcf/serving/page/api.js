@@ -42,10 +42,10 @@ function notice(answered) {
 
 /**
  * Ask for a path. `body`: what is posted; `signal`: ends it; `limit`: milliseconds;
- * `isText`: the answer is text; `isRecorded`: it belongs to the view.
+ * `isText`: the answer is text; `isRecorded`: it belongs to the view; `isServed`: the served version answers.
  */
 async function ask(path, options = {}) {
-  const { body, signal, limit = TIMEOUT, isText = false, isRecorded = true } = options;
+  const { body, signal, limit = TIMEOUT, isText = false, isRecorded = true, isServed = true } = options;
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   const token = sessionStorage.getItem(KEY);
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -67,7 +67,7 @@ async function ask(path, options = {}) {
   if (response.status === 401) return askAgain(path, options, token);
   if (isText && response.ok) return response.text();
   const answer = await response.json().catch(() => ({}));
-  notice(answer.version);
+  if (isServed) notice(answer.version);
   if (response.ok) {
     if (isRecorded && !signal?.aborted) calls.push({ path, body, answer });
     return answer;
@@ -84,20 +84,28 @@ async function askAgain(path, options, used) {
   return ask(path, options);
 }
 
-/** Use another token from now on. */
-export const setToken = (token) => sessionStorage.setItem(KEY, token);
+/** Ask for another token, and use it from now on. */
+export async function changeToken() {
+  const token = await askForToken(false);
+  if (token) sessionStorage.setItem(KEY, token);
+}
+
+/** Whether requests need a token. */
+export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 const id = encodeURIComponent;
 
 /** Whether an address can hold the id: browsers resolve "." and ".." away. */
 const isPlain = (value) => !/^\.{1,2}$/.test(String(value)) && String(value) !== "";
 
-export const models = () => ask("v1/models", { isRecorded: false });
+export const models = (isRecorded) => ask("v1/models", { isRecorded });
+export const reference = (signal) => ask("openapi.json", { signal });
 export const quality = (signal) => ask("v1/quality", { signal, limit: 60000 });
 export const categories = () => ask("v1/categories", { isRecorded: false });
 export const metrics = (signal) => ask("metrics", { signal, isText: true });
 export const serveVersion = (number) => ask("v1/models/current", { body: { version: number }, isRecorded: false });
 export const map = () => ask("v1/map?limit=50000&layout=neighbors", { limit: 60000, isRecorded: false });
+export const attribute = (name) => ask(`v1/map/attribute?name=${id(name)}&limit=50000`, { limit: 60000, isRecorded: false });
 export const search = (text, k, signal) => ask(`v1/search?q=${id(text)}&k=${k}`, { signal, isRecorded: !text });
 export const user = (who, limit, signal) => ask(`v1/users/${id(who)}?limit=${limit}`, { signal });
 export const item = (what, signal) => ask(`v1/items/${id(what)}`, { signal });
@@ -122,13 +130,16 @@ const body = ({ k, category, seen }) => ({
 /** Recommendations for a session, with reasons; for filters see filters.js. */
 export const session = (items, filters, signal) => ask("v1/session", { body: { session: items, ...body(filters) }, signal });
 
+const query = ({ k, category, seen }) =>
+  `k=${k}&explain=true${category ? `&category=${id(category)}` : ""}${seen ? "&exclude_seen=false" : ""}`;
+
+/** Recommendations of one version for a user, with reasons; the service may have to load it. */
+export const recommendationsBy = (number, who, filters, signal) =>
+  ask(`v1/versions/${number}/recommendations/${id(who)}?${query(filters)}`, { signal, limit: 60000, isServed: false });
+
 /** Recommendations for a user, with reasons. */
 export async function recommendations(who, filters, signal) {
-  if (isPlain(who)) {
-    const { k, category, seen } = filters;
-    const more = (category ? `&category=${id(category)}` : "") + (seen ? "&exclude_seen=false" : "");
-    return ask(`v1/recommendations/${id(who)}?k=${k}&explain=true${more}`, { signal });
-  }
+  if (isPlain(who)) return ask(`v1/recommendations/${id(who)}?${query(filters)}`, { signal });
   const { answers, version } = await ask("v1/recommendations", { body: { users: [who], ...body(filters) }, signal });
   return { ...answers[0], version };
 }

@@ -8,8 +8,9 @@ const address = (path) => new URL(path, document.baseURI).href;
 const LONGEST = 40000;
 
 function asCurl({ path, body }) {
+  const token = api.hasToken() ? ' \\\n  -H "Authorization: Bearer $TRANSCF_TOKEN"' : "";
   const data = body === undefined ? "" : ` \\\n  -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`;
-  return `curl ${quoted(address(path))}${data}`;
+  return `curl ${quoted(address(path))}${token}${data}`;
 }
 
 /** A value as Python writes it. */
@@ -22,8 +23,11 @@ function python(value) {
 }
 
 function asPython({ path, body }) {
-  const call = body === undefined ? `httpx.get(${python(address(path))})` : `httpx.post(${python(address(path))}, json=${python(body)})`;
-  return `import httpx\n\nanswer = ${call}.raise_for_status().json()`;
+  const [first, token] = api.hasToken()
+    ? ["import os\n\nimport httpx", ', headers={"Authorization": f"Bearer {os.environ[\'TRANSCF_TOKEN\']}"}']
+    : ["import httpx", ""];
+  const [method, data] = body === undefined ? ["get", ""] : ["post", `, json=${python(body)}`];
+  return `${first}\n\nanswer = httpx.${method}(${python(address(path))}${data}${token}).raise_for_status().json()`;
 }
 
 function asJson({ answer }) {
@@ -70,7 +74,7 @@ export function addRequests() {
   byId("requests")?.remove();
   const calls = api.recorded();
   if (!calls.length) return;
-  const reference = el("a", { href: "docs", class: "link" }, "API reference");
+  const reference = el("a", { href: "#/api", class: "link" }, "API reference");
   const made = el(
     "details",
     { id: "requests", class: "fold" },

@@ -1,4 +1,4 @@
-// Two users side by side: what both get, and what only one gets.
+// Two lists side by side: those of two users, or of two versions of the model for one user.
 
 import * as api from "./api.js";
 import { byId, el, fill, number } from "./dom.js";
@@ -8,48 +8,97 @@ import * as person from "./person.js";
 import { part, subject } from "./views.js";
 
 const content = byId("content");
-const address = (one, other) => `#/compare/${encodeURIComponent(one)}/${encodeURIComponent(other)}`;
+const address = (view, ...ids) => `#/${view}/${ids.map(encodeURIComponent).join("/")}`;
 
-function chooser(one, other) {
-  const field = el("input", { id: "other-user", required: true, autocomplete: "off", value: other });
-  const form = el("form", { class: "choose" }, el("label", { for: "other-user" }, "Second user"), field, el("button", { class: "button first" }, "Compare"));
+/** A form with labelled fields; `open` is called with their values. */
+function chooser(fields, open) {
+  const labelled = fields.map(([words, field]) => el("label", {}, words, field));
+  const form = el("form", { class: "choose" }, labelled, el("button", { class: "button first" }, "Compare"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    location.hash = address(one, field.value.trim());
+    location.hash = open(...fields.map(([, field]) => field.value.trim()));
   });
   return form;
 }
 
-function column(answer, facts, common) {
-  const describe = (entry) => ({ place: entry.rank, mark: common.has(entry.item) ? "both" : "", note: common.has(entry.item) ? "both" : "" });
-  const head = el("h2", {}, el("a", { href: userPage(answer.user), class: "link" }, String(answer.user)));
-  const words = facts ? `${number(facts.count)} items in the history` : "unknown to the model: popular items";
-  return el("section", { class: "column" }, head, el("p", { class: "faint" }, words), list(`Recommendations for ${answer.user}`, answer.items, describe));
+const userField = (value) => el("input", { required: true, autocomplete: "off", value });
+
+/** Two lists, `{answer, title, words}` each, with a mark at the items of both. */
+function columns(both) {
+  const [left, right] = both.map(({ answer }) => new Set(answer.items.map(({ item }) => item)));
+  const common = left.intersection(right);
+  const describe = (entry) => {
+    const isCommon = common.has(entry.item);
+    return { place: entry.rank, mark: isCommon ? "both" : "", note: isCommon ? "both" : "" };
+  };
+  const made = both.map(({ answer, title, words, label }) => {
+    const rows = list(`Recommendations ${label}`, answer.items, describe);
+    return el("section", { class: "column" }, el("h2", {}, title), el("p", { class: "faint" }, words), rows);
+  });
+  const most = Math.max(left.size, right.size);
+  return [`${common.size} of ${most} recommendations are the same`, el("div", { class: "columns" }, made)];
 }
 
 /** The page for one user, who is to be compared, or for two: ids separated by a slash. */
-export async function compareView(ids, { signal, can, query }) {
-  const [one, other = ""] = ids;
+export async function compareView([one, other = ""], { signal, can, query }) {
+  const choice = chooser([["Second user", userField(other)]], (second) => address("compare", one, second));
   if (!other) {
     const similar = can.similar_users ? await api.similarUsers(one, signal).catch(() => null) : null;
-    const cards = similar ? userCards("Similar users", similar.users, ({ user }) => address(one, user)) : null;
-    fill(content, subject("Compare", `${one} with another user`, ""), chooser(one, ""), cards ? part("Similar users", "", cards) : null);
+    const cards = similar ? userCards("Similar users", similar.users, ({ user }) => address("compare", one, user)) : null;
+    fill(content, subject("Compare", `${one} with another user`, ""), choice, cards ? part("Similar users", "", cards) : null);
     person.show(null);
     return `Compare ${one}`;
   }
   const filters = readFilters(query);
-  const [controls, ...answers] = await Promise.all([filterBar(filters), ...[one, other].map((id) => api.recommendations(id, filters, signal))]);
-  const facts = await Promise.all([one, other].map((id) => api.user(id, 1, signal).catch(() => null)));
-  const [left, right] = answers.map(({ items }) => new Set(items.map(({ item }) => item)));
-  const common = new Set([...left].filter((item) => right.has(item)));
-  const words = `${common.size} of ${Math.max(left.size, right.size)} recommendations are the same`;
-  fill(
-    content,
-    subject("Compare", `${one} and ${other}`, words),
-    controls,
-    el("div", { class: "columns" }, answers.map((answer, place) => column(answer, facts[place], common))),
-    chooser(one, other),
-  );
+  const sides = [one, other].map(async (id) => {
+    const [answer, facts] = await Promise.all([
+      api.recommendations(id, filters, signal),
+      api.user(id, 1, signal).catch(() => null),
+    ]);
+    const title = el("a", { href: userPage(answer.user), class: "link" }, String(answer.user));
+    const words = facts ? `${number(facts.count)} items in the history` : "unknown to the model: popular items";
+    return { answer, title, words, label: `for ${answer.user}` };
+  });
+  const [controls, ...both] = await Promise.all([filterBar(filters), ...sides]);
+  const [words, lists] = columns(both);
+  fill(content, subject("Compare", `${one} and ${other}`, words), controls, lists, choice);
   person.show(null);
   return `Compare ${one} and ${other}`;
+}
+
+const ONLY_ONE = "There is one version only. `transcf refresh` writes more; the folder of another model can be copied next to them.";
+
+/** The page for a user and two versions of the model: an id and two numbers. */
+export async function versionsView([user, first, second], { signal, query, model }) {
+  const versions = model.versions.filter(({ made }) => made !== null);
+  const numbers = versions.map(({ version }) => version);
+  const others = numbers.filter((version) => version !== model.version);
+  const chosen = [first, second].map(Number);
+  const pair = chosen.every((version) => numbers.includes(version)) ? chosen : [model.version, others.at(-1) ?? model.version];
+  const about = (version) => versions.find((one) => one.version === version);
+  const kindOf = (version) => `${about(version).class ?? "unknown"}${version === model.version ? ", served" : ""}`;
+  const select = (value) => {
+    const options = numbers.map((version) => el("option", { value: version, selected: version === value }, `${version}: ${kindOf(version)}`));
+    return el("select", {}, options);
+  };
+  const fields = [["User", userField(user)], ["Version", select(pair[0])], ["with version", select(pair[1])]];
+  const choice = chooser(fields, (...values) => address("versions", ...values));
+  person.show(null);
+  if (!user) {
+    const { users } = await api.search("", 8, signal);
+    const cards = userCards("Example users", users, (card) => address("versions", card.user, ...pair));
+    fill(content, subject("Compare", "Two versions of the model", others.length ? "" : ONLY_ONE), choice, part("Example users", "", cards));
+    return "Compare versions";
+  }
+  const filters = readFilters(query);
+  const sides = pair.map(async (version) => {
+    const answer = await api.recommendationsBy(version, user, filters, signal);
+    const { interactions } = about(version);
+    const words = interactions === undefined ? kindOf(version) : `${kindOf(version)}, trained on ${number(interactions)} events`;
+    return { answer, title: `Version ${version}`, words, label: `of version ${version}` };
+  });
+  const [controls, ...both] = await Promise.all([filterBar(filters), ...sides]);
+  const [words, lists] = columns(both);
+  fill(content, subject("Compare", `Versions ${pair.join(" and ")} for user ${user}`, words), choice, controls, lists);
+  return `Compare versions ${pair.join(" and ")}`;
 }

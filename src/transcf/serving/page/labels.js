@@ -11,6 +11,8 @@ const AREA = 16000;
 //: Longest name, in characters; heights of lines in pixels, as in style.css.
 const LONGEST = 26;
 const [LINE, REGION_LINE] = [15, 22];
+//: Only so many items with most users are named where the map fits the window; more when it is larger.
+const KNOWN = 400;
 //: Regions are named until the map is this much larger than the window.
 const REGIONS_UNTIL = 5;
 
@@ -75,9 +77,12 @@ export function write({ pixel, size, zoom, radius, reserved }) {
     if (across < 0 || down < 0 || across > size[0] || down > size[1]) return;
     const [name, wide] = nameAt(row);
     const isFirst = kind !== "name"; // in bold letters, next to a ring
-    const left = across + Math.max(radius(row), isFirst ? 7 : 0) + 3;
-    const box = [left - 2, down - LINE / 2, left + wide * (isFirst ? 1.1 : 1) + 4, down + LINE / 2];
-    if (take(taken, box, size)) put(used++, kind, name, left, down - LINE / 2);
+    const away = Math.max(radius(row), isFirst ? 7 : 0) + 3;
+    const long = wide * (isFirst ? 1.1 : 1) + 2;
+    for (const left of [across + away, across - away - long]) {
+      if (!take(taken, [left - 2, down - LINE / 2, left + long + 2, down + LINE / 2], size)) continue;
+      return put(used++, kind, name, left, down - LINE / 2);
+    }
   };
   for (const row of preferred) nameItem(row, "name first");
   for (const { name, place, half, category: own } of zoom < REGIONS_UNTIL ? regions : []) {
@@ -87,8 +92,11 @@ export function write({ pixel, size, zoom, radius, reserved }) {
     if (take(taken, box, size)) put(used++, "region", name, box[0] + 4, box[1]);
   }
   const most = used + Math.min(MOST, Math.ceil((size[0] * size[1]) / AREA));
-  for (let row = 0; row < item.length && used < most; row++) {
-    if (only === null || category[row].includes(only)) nameItem(row, "name");
+  let left = KNOWN * Math.max(1, zoom) ** 2;
+  for (let row = 0; row < item.length && used < most && left > 0; row++) {
+    if (only !== null && !category[row].includes(only)) continue;
+    left--;
+    nameItem(row, "name");
   }
   for (const node of pool.slice(used)) node.hidden = true;
 }

@@ -23,18 +23,29 @@ export const userPage = (who) => `#/user/${encodeURIComponent(who)}`;
 export const nameOf = (entry) => entry.title ?? String(entry.item);
 
 let colorOf = () => null;
+let verb = "chose";
+
+/** Set what users do with items, in the past tense. */
+export function wordReasons(chosen) {
+  verb = chosen;
+}
 
 /** Set how categories are coloured: from a name to the number of a colour, or null. */
 export function colorBy(chooser) {
   colorOf = chooser;
 }
 
-/** The categories of an item in words, the first with its colour. */
+/** The categories of an item in words, with their colours. */
 export function tags(categories) {
-  return categories.slice(0, 3).map((category, place) => {
-    const color = place === 0 ? colorOf(category) : null;
-    return el("span", { class: "tag" }, color === null ? null : dot(color), category);
+  return categories.slice(0, 3).map((category) => {
+    const color = colorOf(category);
+    return el("span", { class: "tag", "data-category": category }, color === null ? null : dot(color), category);
   });
+}
+
+/** Give the categories on the page the colours that the map has now. */
+export function colorTags() {
+  for (const tag of document.querySelectorAll("[data-category]")) tag.replaceWith(...tags([tag.dataset.category]));
 }
 
 /** A dot in one of the map's colours. */
@@ -58,11 +69,14 @@ function reasonOf({ reason }) {
   const effects = (reason?.effects ?? []).filter(({ effect }) => effect > 0);
   const named = effects.filter(({ share }, place) => place === 0 || share > LEAST_SHARE).slice(0, 2);
   if (!named.length) return null;
-  const causes = named.flatMap((effect, place) => [
-    place ? " and " : "",
-    el("span", { class: "cause" }, el("b", {}, nameOf(effect)), " ", bar(effect.share)),
-  ]);
-  return el("span", { class: "reason" }, "Because you chose ", causes);
+  const causes = named.flatMap((effect, place) => [place ? " and " : "", cause(nameOf(effect), effect.share)]);
+  return el("span", { class: "reason" }, `Because you ${verb} `, causes);
+}
+
+/** A name and its bar, which stays in a line with the last word. */
+function cause(name, share) {
+  const [, start, last] = name.match(/^(.*\s)?(\S+)\s*$/s) ?? [null, "", name];
+  return [el("b", {}, start ?? ""), el("span", { class: "cause" }, el("b", {}, last), " ", bar(share))];
 }
 
 const EVIDENCE = { strong: 3, fair: 2, weak: 1 };
@@ -71,7 +85,8 @@ const EVIDENCE = { strong: 3, fair: 2, weak: 1 };
 function evidence({ evidence: level, users }) {
   const words = `${level[0].toUpperCase()}${level.slice(1)} evidence: ${owners(users)}`;
   const dots = [1, 2, 3].map((place) => el("i", { class: place <= EVIDENCE[level] ? "full" : null }));
-  return el("span", { class: "evidence", role: "img", "aria-label": words, title: words }, dots);
+  const shown = el("span", { class: "evidence", role: "img", "aria-label": words, title: words }, dots);
+  return level === "weak" ? el("span", {}, shown, " weak evidence") : shown;
 }
 
 function aboutLink(entry) {
@@ -149,7 +164,7 @@ export function reasonedList(label, entries, describe) {
 
 function grouped(label, groups, describe) {
   return [...groups].map(([cause, entries]) => {
-    const name = cause === null ? "Other reasons" : `Because you chose ${nameOf(topCause(entries[0]))}`;
+    const name = cause === null ? "Other reasons" : `Because you ${verb} ${nameOf(topCause(entries[0]))}`;
     return el("section", { class: "group-of" }, el("h3", {}, name), list(`${label}: ${name}`, entries, describe));
   });
 }

@@ -2,15 +2,12 @@
 
 import * as api from "./api.js";
 import { addRequests } from "./code.js";
-import { compareView } from "./compare.js";
 import { byId, el, fill, say } from "./dom.js";
-import { colorBy, itemPage, whenPointed } from "./list.js";
+import { colorBy, colorTags, itemPage, whenPointed, wordReasons } from "./list.js";
 import * as map from "./map.js";
-import { modelView } from "./model.js";
 import * as person from "./person.js";
 import * as points from "./points.js";
 import * as search from "./search.js";
-import { serviceView } from "./service.js";
 import * as session from "./session.js";
 import * as theme from "./theme.js";
 import { sessionView } from "./trying.js";
@@ -37,23 +34,26 @@ function route() {
   return [name in VIEWS ? name : "home", rest, new URLSearchParams(query)];
 }
 
-//: Views by name; those about the map have it next to them.
+//: Views by name, some of which are loaded when they are opened first.
 const VIEWS = {
   home: (rest, given) => homeView(given),
   user: (rest, given) => userView(decoded(rest), given),
   item: (rest, given) => itemView(decoded(rest), given),
   session: (rest, given) => sessionView(given),
-  compare: (rest, given) => compareView(rest.split("/").map(decoded), given),
-  model: (rest, given) => modelView(given),
-  service: (rest, given) => serviceView(given),
+  compare: async (rest, given) => (await import("./compare.js")).compareView(rest.split("/").map(decoded), given),
+  versions: async (rest, given) => (await import("./compare.js")).versionsView(rest.split("/").map(decoded), given),
+  model: async (rest, given) => (await import("./model.js")).modelView(given),
+  service: async (rest, given) => (await import("./service.js")).serviceView(given),
+  api: async (rest, given) => (await import("./reference.js")).referenceView(given),
 };
+//: Views that have the map next to them.
 const WITH_MAP = ["home", "user", "item", "session"];
 
 async function render({ keepsPlace = false } = {}) {
   running?.abort();
   const own = (running = new AbortController());
   const [name, rest, query] = route();
-  const tab = ["user", "item", "compare"].includes(name) ? "home" : name;
+  const tab = ["user", "item", "compare", "versions"].includes(name) ? "home" : name;
   for (const link of document.querySelectorAll("[data-tab]")) {
     link.dataset.tab === tab ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
@@ -61,7 +61,9 @@ async function render({ keepsPlace = false } = {}) {
   content.classList.add("busy");
   api.startRecording();
   try {
-    if (!model || name === "model" || name === "service") model = await api.models();
+    const isAbout = name === "model" || name === "service";
+    if (!model || isAbout) model = await api.models(isAbout);
+    wordReasons(model.verb);
     const title = await VIEWS[name](rest, { signal: own.signal, model, can: model.can, query });
     addRequests();
     document.title = title ? `${title} · transcf explorer` : "transcf explorer";
@@ -97,6 +99,7 @@ function count(items) {
 function askForToken(wasWrong) {
   const dialog = byId("token-dialog");
   byId("token-title").textContent = wasWrong ? "That token was not right" : "This service asks for a token";
+  byId("token").value = "";
   if (!dialog.open) dialog.showModal();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => resolve(byId("token").value.trim()), { once: true });
@@ -192,7 +195,7 @@ async function start() {
 api.connect({ token: askForToken, reach: reached, change: changed });
 colorBy(points.colorOf);
 whenPointed(person.point);
-map.whenUsed({ hover: person.point, click: clicked, load: person.reload });
+map.whenUsed({ hover: person.point, click: clicked, load: person.reload, color: colorTags });
 theme.watch(map.recolor);
 session.watch((items) => {
   count(items);

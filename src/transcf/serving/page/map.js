@@ -1,7 +1,7 @@
 // The map of the items: WebGL draws the points, names and what is special are drawn above them.
 
 import * as api from "./api.js";
-import { byId, el, fill, number, percent } from "./dom.js";
+import { byId, el, fill, number, percent, say } from "./dom.js";
 import { listen } from "./gestures.js";
 import { pointRenderer } from "./gl.js";
 import * as labels from "./labels.js";
@@ -38,13 +38,16 @@ let timer = null;
 let onHover = () => {};
 let onClick = () => {};
 let onLoad = () => {};
-byId("legend").open = innerWidth > 1080;
+let onColor = () => {};
+let colored = ""; // the number of the items that colours show; empty: categories
+byId("legend").open = innerWidth > 1080 || innerHeight > 1.2 * innerWidth; // where there is space
 
-/** Set what happens with items that are pointed at (null: none) and clicked, and after loading. */
-export function whenUsed({ hover, click, load: loaded }) {
+/** Set what happens with items that are pointed at (null: none) and clicked, and after loading and colouring. */
+export function whenUsed({ hover, click, load: loaded, color }) {
   onHover = hover;
   onClick = click;
   onLoad = loaded;
+  onColor = color;
 }
 
 /** Fetch and draw it; the earlier one stays until then. */
@@ -71,7 +74,7 @@ export async function load() {
   view = drawn = null;
   setPoints();
   resized();
-  legend();
+  await colorBy(colored);
   state.hidden = true;
   onLoad();
   if (found.pending) timer = setTimeout(load, AGAIN);
@@ -85,6 +88,11 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 function palette() {
   const parse = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
   const isOne = points.choice() !== null;
+  if (points.isShaded()) {
+    const [low, high] = [parse(style("--low")), parse(style("--high"))];
+    const between = (share) => [...low.map((value, part) => value + share * (high[part] - value)), 0.85];
+    return [...Array.from({ length: 10 }, (_, step) => between(step / 9)), [...parse(style("--c10")), 0.28], [0, 0, 0, 0]];
+  }
   return Array.from({ length: 12 }, (_, color) => {
     if (color > 10) return [0, 0, 0, 0];
     return [...parse(style(`--c${color}`)), color === 10 && isOne ? 0.28 : 0.78];
@@ -208,11 +216,44 @@ const LAYOUTS = {
   pca: (from, shares) => `The two main directions of ${from}: ${percent(shares[0] + shares[1])} of the variance.`,
 };
 
-function legend() {
+/** Colour items by a number of theirs: "users", or a column of the table of items; empty: by category. */
+async function colorBy(name) {
+  let ends = null;
+  try {
+    const known = points.columns();
+    const values = name === "" ? null : name === "users" ? known.users : (await api.attribute(name)).values;
+    ends = points.shade(values);
+    if (ends) points.choose(null);
+    colored = name;
+  } catch (error) {
+    say(error.message);
+  }
+  recolor();
+  legend(ends);
+  onColor();
+}
+
+function colorChoice() {
+  const names = [["", "category"], ["users", "number of users"], ...points.columns().attributes.map((name) => [name, name])];
+  const options = names.map(([value, words]) => el("option", { value, selected: value === colored }, words));
+  const choice = el("select", { id: "color-by" }, options);
+  choice.addEventListener("change", async () => {
+    await colorBy(choice.value);
+    byId("color-by").focus();
+  });
+  return el("label", { class: "color-by" }, "Colour: ", choice);
+}
+
+/** The ends of the scale of colours, with what it goes through. */
+const scale = (ends) => {
+  const [low, high] = ends.map((value) => String(Number(value.toPrecision(6))));
+  return el("span", { class: "scale" }, low, el("i", {}), high);
+};
+
+function legend(ends = null) {
   const { of, layout, pending, shares, item, count } = points.columns();
-  const shown = points.sizes().filter((one) => one.count);
-  fill(byId("categories"), shown.map(categoryButton));
-  byId("categories").hidden = !shown.length;
+  const categories = points.isShaded() ? [] : points.sizes().filter((one) => one.count);
+  fill(byId("categories"), colorChoice(), ends ? scale(ends) : categories.map(categoryButton));
   const from = of === "interactions" ? "who has what" : "the item vectors";
   const some = item.length < count ? ` Shown are the ${number(item.length)} items with most users.` : "";
   const later = pending ? " A layout that keeps neighbours together is being computed." : "";
@@ -267,9 +308,11 @@ export function label(item, note = "") {
   const { width, height } = view;
   const [wide, high] = [tip.offsetWidth, tip.offsetHeight];
   const within = (value, size, all) => Math.max(6, Math.min(value, all - size - 6));
-  let [x, y] = [left + 16, within(top - high / 2, high, height)];
-  if (x + wide > width - 6) x = left - 16 - wide;
-  if (x < 6) {  // no space on either side: above or below the point
+  const sides = [left + 16, left - 16 - wide].filter((start) => start >= 6 && start + wide <= width - 6);
+  const [toward] = overlay.user() ?? [left]; // lines lead there
+  const away = (start) => Math.abs(start + wide / 2 - toward);
+  let [x, y] = [sides.sort((one, other) => away(other) - away(one))[0], within(top - high / 2, high, height)];
+  if (x === undefined) {  // no space on either side: above or below the point
     x = within(left - wide / 2, wide, width);
     y = top - 16 - high < 6 ? top + 16 : top - 16 - high;
   }

@@ -30,11 +30,19 @@ export function show(changed) {
   draw();
 }
 
-/** Boxes of pixels that names of items keep free. */
+/** The pixel of the user, or null. */
+export const user = () => (shown.me && pixel ? pixel(shown.me) : null);
+
+/** Boxes of pixels that names of items keep free: the user with the name, and rings. */
 export function boxes() {
-  if (!shown.me || !pixel) return [];
+  const around = (r) => (place) => {
+    const [x, y] = pixel(place);
+    return [x - r, y - r, x + r, y + r];
+  };
+  const rings = [...shown.history.map(around(4)), ...shown.picks.map(around(6))];
+  if (!shown.me) return rings;
   const [x, y] = pixel(shown.me);
-  return [[x - 12, y - 12, x + 20 + 8 * shown.name.length, y + 12]];
+  return [...rings, [x - 12, y - 12, x + 20 + 8 * shown.name.length, y + 12]];
 }
 
 function circle(kind, place, r) {

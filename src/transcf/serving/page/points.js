@@ -12,6 +12,7 @@ let data = null;
 let rows = new Map();
 let colors = new Map(); // from the number of a category to the number of a colour
 let chosen = null; // the number of the one category that has a colour
+let shades = null; // numbers of colours by row, where a number of the items is shown instead
 let bounds = null; // [x0, x1, y0, y1]
 let cells = null;
 
@@ -23,8 +24,23 @@ export function take(found) {
   colors = new Map(named.slice(0, COLORS).map(({ place }, color) => [place, color]));
   if (chosen !== null && !data.categories[chosen]) chosen = null;
   bounds = [...spread(data.x), ...spread(data.y)];
-  cells = null;
+  cells = shades = null;
 }
+
+/**
+ * Colour items by a number each (null: by their categories), in as many steps as there are colours,
+ * with as many items in each. Returns the smallest and the largest number.
+ */
+export function shade(values) {
+  if (values === null) return (shades = null);
+  const sorted = Float64Array.from(values.filter((value) => value !== null)).sort();
+  const limits = Array.from({ length: COLORS - 1 }, (_, step) => sorted[Math.floor(((step + 1) * sorted.length) / COLORS)]);
+  shades = values.map((value) => (value === null ? COLORS : limits.filter((limit) => value >= limit).length));
+  return [sorted[0], sorted.at(-1)];
+}
+
+/** Whether items are coloured by a number. */
+export const isShaded = () => shades !== null;
 
 function spread(values) {
   let [low, high] = [Infinity, -Infinity];
@@ -52,15 +68,19 @@ export function choose(place) {
 }
 export const choice = () => chosen;
 
-/** The number of a row's colour: its first category's, or whether it is of the chosen one. */
+/** The number of a row's colour: its rarest category's, or whether it is of the chosen one. */
 export function colorAt(row) {
+  if (shades) return shades[row];
   const places = data.category[row];
   if (chosen !== null) return places.includes(chosen) ? colors.get(chosen) ?? 0 : COLORS;
-  return colors.size ? colors.get(places[0]) ?? COLORS : 0;
+  if (!colors.size) return 0;
+  const own = places.flatMap((place) => colors.get(place) ?? []); // colours are numbered by size
+  return own.length ? Math.max(...own) : COLORS;
 }
 
-/** The number of a category's colour, or null where the map does not know it. */
+/** The number of a category's colour, or null where the map does not show it. */
 export function colorOf(category) {
+  if (shades) return null;
   const place = data?.categories.indexOf(category) ?? -1;
   return place < 0 ? null : colors.get(place) ?? COLORS;
 }

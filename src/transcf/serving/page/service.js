@@ -65,31 +65,36 @@ export function quantile(share, before, after) {
   return "–";
 }
 
-function curve(rates) {
-  const most = Math.max(1, ...rates);
-  const points = rates.map((rate, place) => `${(place / (READINGS - 1)) * 300},${58 - (rate / most) * 54}`).join(" ");
-  const label = `Requests a second in the last two minutes, at most ${number(most, 1)}`;
-  return svg("svg", { class: "curve", viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": label }, svg("polyline", { points }));
+/** Requests a second between a reading and the one before. */
+const rateOf = (now, before) => Math.max(0, now.requests - before.requests) / Math.max(0.001, now.at - before.at);
+
+/** Requests a second over time, the newest at the right. */
+function curve(readings) {
+  const rates = readings.slice(1).map((now, place) => rateOf(now, readings[place]));
+  const most = Math.max(0, ...rates);
+  const points = rates.map((rate, place) => {
+    const across = (300 * (READINGS - rates.length + place)) / (READINGS - 1);
+    return `${across.toFixed(1)},${(57 - (54 * rate) / Math.max(1, most)).toFixed(1)}`;
+  });
+  const drawn = svg("svg", { class: "curve", viewBox: "0 0 300 60", preserveAspectRatio: "none", "aria-hidden": "true" });
+  drawn.append(svg("polyline", { points: points.join(" ") }));
+  return el("figure", {}, drawn, el("figcaption", { class: "faint" }, `Requests a second in the last two minutes: at most ${number(most, 1)}`));
 }
 
-function live(now, before, rates) {
-  const since = before ?? { ...now, requests: 0, events: 0, buckets: new Map() };
-  const seconds = Math.max(0.001, now.at - since.at);
-  const rate = before ? (now.requests - before.requests) / seconds : 0;
-  rates.push(rate);
-  rates.splice(0, rates.length - READINGS);
-  // Without requests in the last seconds, times are those since the start.
-  const earlier = now.requests > since.requests ? since.buckets : new Map();
+function live(readings) {
+  const [now, before, first] = [readings.at(-1), readings.at(-2), readings[0]];
+  // Without requests in these two minutes, times are those since the start.
+  const earlier = now.requests > first.requests ? first.buckets : new Map();
   return [
     figures([
       ["Ready", now.ready ? "yes" : "no"],
-      ["Requests a second", number(rate, 1)],
+      ["Requests a second", before ? number(rateOf(now, before), 1) : "…"],
       ["p50", quantile(0.5, earlier, now.buckets)],
       ["p99", quantile(0.99, earlier, now.buckets)],
       ["In progress", number(now.active)],
       ["Waiting", number(now.queued)],
     ]),
-    curve(rates),
+    curve(readings),
     figures([
       ["Requests", number(now.requests)],
       ["Server errors", number(now.failed)],
@@ -114,31 +119,38 @@ async function serve(number, button) {
   }
 }
 
+/** How a refresh compared a version with the one served then. */
+function refreshed(validation) {
+  if (!validation) return "–";
+  const { metric, old, new: own, users } = validation;
+  if (own == null || old == null) return "too few new events";
+  return `${metric} ${number(own, 4)}, ${own < old ? "worse" : "not worse"} than ${number(old, 4)} (${number(users)} users)`;
+}
+
 function versionsTable(versions) {
-  const rows = [...versions].reverse().map(({ version, made, current, interactions, fitted_on, validation }) => {
-    const quality = validation?.new == null ? "–" : `${number(validation.new, 4)} (before: ${number(validation.old, 4)})`;
-    const button = el("button", { type: "button", class: "button small", "aria-label": `Serve version ${version}` }, "Serve it");
+  const rows = [...versions].reverse().map(({ version, made, current, interactions, validation, ...own }) => {
+    const button = el("button", { type: "button", class: "button small" }, `Serve version ${version}`);
     button.addEventListener("click", () => serve(version, button));
     return el(
       "tr",
       { class: current ? "current" : null },
       el("th", { scope: "row" }, String(version)),
       el("td", {}, made === null ? "incomplete" : when(made)),
-      el("td", {}, interactions === undefined ? (fitted_on ?? "–") : `${number(interactions)} events`),
-      el("td", {}, quality),
+      el("td", {}, own.class ?? "–"),
+      el("td", { title: own.fitted_on }, interactions === undefined ? "–" : `${number(interactions)} events`),
+      el("td", {}, refreshed(validation)),
       el("td", {}, current ? "served" : made === null ? "" : button),
     );
   });
-  const names = ["Version", "Written", "Trained on", "NDCG@10 at refresh", ""];
+  const names = ["Version", "Written", "Model", "Trained on", "Validated by the refresh", ""];
   const head = el("tr", {}, names.map((name) => (name ? el("th", { scope: "col" }, name) : el("td", {}))));
   return el("div", { class: "scroll" }, el("table", { class: "wide" }, el("thead", {}, head), el("tbody", {}, rows)));
 }
 
 function tokenButton() {
   const button = el("button", { type: "button", class: "button small", id: "other-token", hidden: true }, "Use another token");
-  button.addEventListener("click", () => {
-    const token = prompt("Token with the scope admin");
-    if (token) api.setToken(token.trim());
+  button.addEventListener("click", async () => {
+    await api.changeToken();
     button.hidden = true;
     byId("version-error").textContent = "";
   });
@@ -148,27 +160,30 @@ function tokenButton() {
 /** The page; it reads the metrics again until another view is opened. */
 export async function serviceView({ model, signal }) {
   const place = el("div", { class: "live" });
+  const links = [["#/versions", "Compare two versions"], ["#/api", "API reference"]];
+  if (!api.hasToken()) links.push(["metrics", "Prometheus metrics"]); // a link sends no token
   const refused = (model.refused ?? []).map(({ version, reason }) => el("p", { class: "source" }, `Version ${version} was refused: ${reason}`));
   fill(
     byId("content"),
     subject("Service", "Load, events and versions", `Version ${model.version} is served since ${when(model.since)}`),
-    part("Now", "every two seconds", place),
-    part("Versions", "transcf refresh writes them", versionsTable(model.versions ?? []), el("p", { id: "version-error", class: "bad", role: "alert" }), tokenButton(), refused),
-    el("p", { class: "faint" }, el("a", { href: "metrics", class: "link" }, "Prometheus metrics"), " · ", el("a", { href: "docs", class: "link" }, "API reference")),
+    part("Now", "every two seconds; times of the last two minutes", place),
+    part("Versions and refreshes", "transcf refresh writes them", versionsTable(model.versions ?? []), el("p", { id: "version-error", class: "bad", role: "alert" }), tokenButton(), refused),
+    el("p", { class: "links" }, links.map(([href, words]) => el("a", { href, class: "link" }, words))),
   );
   person.show(null);
-  let before = null;
-  const rates = [];
+  const readings = [];
   const update = async () => {
     try {
       const now = reading(await api.metrics(signal));
       if (signal.aborted) return;
-      fill(place, live(now, before, rates));
-      before = now;
+      readings.push(now);
+      readings.splice(0, readings.length - READINGS - 1);
+      fill(place, live(readings));
       if (now.version !== model.version) await api.models(); // a new version draws the page again
     } catch (error) {
       if (signal.aborted) return;
       fill(place, empty("No figures", error.message));
+      byId("other-token").hidden = error.status !== 403;
     }
     setTimeout(() => signal.aborted || update(), EVERY);
   };

@@ -70,7 +70,7 @@ function history(answer, more) {
 }
 
 /** A user: recommendations with reasons, history, similar users. */
-export async function userView(id, { signal, can, query }) {
+export async function userView(id, { signal, can, query, model }) {
   const filters = readFilters(query);
   const [answer, controls] = await Promise.all([api.recommendations(id, filters, signal), filterBar(filters)]);
   const isKnown = answer.source !== "popular";
@@ -80,15 +80,17 @@ export async function userView(id, { signal, can, query }) {
   ]);
   const who = { user: answer.user, name: String(answer.user) };
   const compare = el("a", { class: "button", href: `#/compare/${encodeURIComponent(answer.user)}` }, "Compare with another user");
+  const versions = el("a", { class: "button", href: `#/versions/${encodeURIComponent(answer.user)}` }, "Compare versions");
+  const buttons = [compare, ...(model.versions.length > 1 ? [versions] : [])];
   const draw = (known) => {
     const words = known ? counted(known.count) : "The model does not know this user.";
     const similar = others?.users.length ? userCards("Similar users", others.users) : null;
     fill(
       content,
-      subject("User", String(answer.user), words, ...(known ? [tryOutButton(known), compare] : [])),
+      subject("User", String(answer.user), words, ...(known ? [tryOutButton(known), ...buttons] : [])),
       recommended(answer, { filters: controls }),
-      known ? history(known, showAll) : null,
       similar ? part("Similar users", "by what the model learned", similar) : null,
+      known ? history(known, showAll) : null,
     );
   };
   const showAll = async () => {
@@ -173,6 +175,8 @@ function sessionButton(facts) {
   return button;
 }
 
+const NO_USER = "Open a user, or try a session, and come back to see why this item is recommended or not.";
+
 /** An item: facts, why it is recommended to the user on the map, similar items. */
 export async function itemView(id, { signal, can }) {
   const facts = await api.item(id, signal);
@@ -188,7 +192,7 @@ export async function itemView(id, { signal, can }) {
   fill(
     content,
     subject("Item", nameOf(facts), line, ...actions),
-    reason,
+    reason ?? (facts.known && can.explain && !who ? el("p", { class: "lead" }, NO_USER) : null),
     similarPart(similar, facts.known),
     factsTable(facts.facts ?? {}),
   );

@@ -1,6 +1,6 @@
-"""Hyper-parameters of TransCF, what it learns, and its fast solver.
+"""Hyper-parameters of TransCF, and its solver.
 
-The fast solver trains in cache-sized strata with stochastic neighbour gradients, O(dim) per triple.
+It trains in cache-sized strata with stochastic neighbour gradients, O(dim) per triple.
 An epoch is a function of (parameters, seed, epoch number) and does not depend on the number of
 threads.
 
@@ -11,15 +11,12 @@ Tests bound the error of the mean step of items by a tenth of its length; steps 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from transcf.data.csr import Csr
-from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import ItemPlacement, average_items, push_to_users, row_means
+from transcf.kernels.neighborhood import ItemPlacement, average_items, push_to_users
 from transcf.kernels.translation import TransCFRates, TranslationExtra
 from transcf.models.communicator import Communicator
 from transcf.models.event_weights import EventWeights
@@ -70,8 +67,8 @@ class TransCFSettings(TripleSettings, ObjectiveSettings):
     item_bias: bool = setting(True, "Whether items have a bias.")
     neighborhood_updates: int = setting(
         4,
-        "Updates of the neighbourhood means per epoch (fast solver); fewer where they would take "
-        "longer than the training between them.",
+        "Updates of the neighbourhood means per epoch; fewer where they would take longer than "
+        "the training between them.",
         low=1,
     )
     norm_constraint: NormConstraint = setting(
@@ -80,9 +77,6 @@ class TransCFSettings(TripleSettings, ObjectiveSettings):
         "visit, and within an epoch any vector that is ten times as long. "
         '"norm" divides by the norm, "squared" by the squared norm (as printed in the paper), '
         '"none" does not constrain them.',
-    )
-    solver: Literal["fast", "exact"] = setting(
-        "fast", '"exact" takes mini-batches with gradients through all neighbours.'
     )
 
     @property
@@ -100,56 +94,27 @@ class TransCFSettings(TripleSettings, ObjectiveSettings):
         return rank_weights(self.negatives, n_items if self.rank_weighting else None)
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The learned arrays: users (n_users, dim), items (n_items, dim), item_bias (n_items,)."""
-
-    users: Array
-    items: Array
-    item_bias: Array
-
-    @classmethod
-    def of(cls, tensors: Arrays) -> Parameters:
-        """Take them from the tensors of a solver."""
-        return cls(tensors["user_vectors"], tensors["item_vectors"], tensors["item_bias"])
-
-    def tensors(self) -> Arrays:
-        """Return them as a solver does."""
-        names = ("user_vectors", "item_vectors", "item_bias")
-        return dict(zip(names, (self.users, self.items, self.item_bias), strict=True))
-
-    def neighborhoods(self, by_user: Csr, by_item: Csr) -> tuple[Array, Array]:
-        """Return q, (n_users, dim), and n, (n_items, dim)."""
-        q = row_means(by_user.indptr, by_user.indices, self.items)
-        n = row_means(by_item.indptr, by_item.indices, self.users)
-        return q, n
-
-
-class FastSolver(PairwiseSolver[TransCFSettings]):
+class TransCFSolver(PairwiseSolver[TransCFSettings]):
     """Trains TransCF and its ablations; the rows are [a | q] of users and [b | n | m] of items."""
 
     _user_vectors, _item_vectors = 2, 3
 
     def __init__(
-        self,
-        problem: Problem,
-        settings: TransCFSettings,
-        dtype: type[np.floating[Any]] = np.float32,
-        layout: StratumLayout | None = None,
+        self, problem: Problem, settings: TransCFSettings,
+        dtype: type[np.floating[Any]] = np.float32, layout: StratumLayout | None = None,
         comm: Communicator | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(problem, settings, dtype, layout, comm)
         self._user_share, self._item_share = (
             (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
             for indptr in (problem.user_indptr, problem.item_indptr)
         )
+        # Nearly that of the base class: rounded like the shares, on which stored results depend.
         self._samples_per_item = (self._layout.samples * self._user_share).astype(np.float32)
         weights = settings.rank_weights(len(problem.active_items)).astype(dtype)
         self._extra = TranslationExtra(
             pending=aligned_zeros((self._layout.n_groups, self._dim), dtype),
             rank_weights=weights,
-            kept=np.empty(0, dtype),
-            steps=aligned_zeros((0,), dtype),
         )
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> TransCFRates:
@@ -170,11 +135,8 @@ class FastSolver(PairwiseSolver[TransCFSettings]):
         )
 
     def _cuts(self) -> list[int]:
-        """Cut an epoch where the neighbourhood means are updated.
-
-        An update costs about as much as reading two candidates per interaction, and should not take
-        longer than the training between two updates.
-        """
+        # An update costs about as much as reading two candidates per interaction, and should not
+        # take longer than the training between two updates.
         layout, settings = self._layout, self._settings
         affordable = layout.triples * (1 + settings.negatives) / (2 * max(1, layout.interactions))
         return layout.cuts(min(settings.neighborhood_updates, max(1, int(affordable))))

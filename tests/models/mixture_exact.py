@@ -18,11 +18,17 @@ from scipy.spatial.distance import cdist
 from transcf.kernels import Array
 from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
+from transcf.kernels.mixture_batches import EpochPlan
 from transcf.kernels.mixture_context import REACH
 from transcf.models.factors import constrain_norms
-from transcf.models.mixture.batches import users_of
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import EpochStats
+
+
+def users_of(plan: EpochPlan, number: int) -> Array:
+    """Return the rows of the users of a batch, (n,) int32."""
+    shards = [slice(*cuts[number : number + 2]) for cuts in plan.cuts]
+    return np.concatenate([plan.users[shard] for shard in shards])
 
 
 class MixtureVectors(NamedTuple):

@@ -13,11 +13,22 @@ from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.factors import constrain_norms
 from transcf.models.training import EpochStats
+from transcf.models.transcf.fitted import Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver_fast import BIAS_RATE, Parameters, TransCFSettings
+from transcf.models.transcf.solver import BIAS_RATE, TransCFSettings
 from transcf.models.triples import Problem, first_tensors
 
 BATCH = 1000
+
+
+def parameters_of(tensors: Arrays) -> Parameters:
+    """Take the learned arrays from the tensors of a solver."""
+    return Parameters(tensors["user_vectors"], tensors["item_vectors"], tensors["item_bias"])
+
+
+def tensors_of(own: Parameters) -> Arrays:
+    """Return the learned arrays as the tensors of a solver."""
+    return {"user_vectors": own.users, "item_vectors": own.items, "item_bias": own.item_bias}
 
 
 @dataclass(frozen=True)
@@ -183,11 +194,11 @@ class ExactSolver:
 
     def tensors(self) -> Arrays:
         """Return `user_vectors`, `item_vectors` and `item_bias`."""
-        return self._parameters.tensors()
+        return tensors_of(self._parameters)
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Restore what `tensors` returned."""
-        self._parameters = Parameters.of({name: tensor.copy() for name, tensor in tensors.items()})
+        self._parameters = parameters_of({name: tensor.copy() for name, tensor in tensors.items()})
 
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch in batches, gradients through all neighbours."""
