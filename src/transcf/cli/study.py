@@ -97,7 +97,8 @@ def reproduce(
     budget: Annotated[
         str,
         typer.Option(
-            help="quick (4 settings of each model, 2 seeds), medium (12 and 5) or full (30 and 5)."
+            help="preset (1 setting of each model, 2 seeds), quick (4 and 2), medium (12 and 5) or "
+            "full (30 and 5)."
         ),
     ] = "full",
     protocols: Annotated[

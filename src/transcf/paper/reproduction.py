@@ -44,7 +44,7 @@ from transcf.tables import Table
 TABLES = ("performance", "regularizers", "ablations")
 #: Settings per model, how many of the best are run with more seeds, and seeds, by the name of the
 #: budget.
-BUDGETS = {"quick": (4, 0, 2), "medium": (12, 3, 5), "full": (30, 3, 5)}
+BUDGETS = {"preset": (1, 0, 2), "quick": (4, 0, 2), "medium": (12, 3, 5), "full": (30, 3, 5)}
 
 #: Analyses of each dataset.
 PLANS: dict[str, tuple[str, ...]] = {
@@ -56,7 +56,12 @@ PLANS: dict[str, tuple[str, ...]] = {
 #: Names in tables, and models.
 MODELS = {"TransCF": "transcf", "CML": "cml", "mixture": "transcf-mixture"}
 #: Forests: share of the pairs, trees, and how many of five folds are computed, by budget.
-FORESTS = {"quick": (0.25, 100, 1), "medium": (0.25, 300, FOLDS), "full": (1.0, 300, FOLDS)}
+FORESTS = {
+    "preset": (0.25, 100, 1),
+    "quick": (0.25, 100, 1),
+    "medium": (0.25, 300, FOLDS),
+    "full": (1.0, 300, FOLDS),
+}
 #: Maximum number of triples of a fit with the paper's settings: limits epochs on large data.
 _TRIPLES = 140_000_000
 #: How to read the columns.
