@@ -19,7 +19,10 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serving.processes import living
 
-from transcf.serving import ranking, server
+from transcf.serving import ranking, server, service
+from transcf.serving.ranking import RecommendRequest
+from transcf.serving.schemas import SessionRequest, UserRequest, UsersRequest
+from transcf.serving.service import recommendation_cost
 from transcf.serving.settings import load_settings
 
 
@@ -84,6 +87,49 @@ def test_expensive_requests_have_a_price(
         held.released.set()
         assert first.result().status_code == small.result().status_code == 200
     assert 'transcf_refused_total{reason="overloaded"} 1.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(
+    ("request_", "cost"),
+    [
+        (UserRequest(user="u"), 1),
+        (UsersRequest(users=["u", "v"]), 2),
+        (SessionRequest(session=["i"] * 100), 1),
+        (SessionRequest(session=["i"] * 1000), 2.7),
+        (SessionRequest(session=[], k=1000), 4.5),
+        (SessionRequest(session=["i"] * 1000, k=1000), 22.5),
+        (UsersRequest(users=["u", "v"], k=1000), 9),
+        (SessionRequest(session=["i"] * 1000, explain=True), 22),
+    ],
+)
+def test_lists_cost_more_with_longer_sessions_and_a_larger_k(
+    request_: RecommendRequest, cost: float
+) -> None:
+    assert recommendation_cost(request_) == pytest.approx(cost)
+
+
+def test_expensive_lists_are_refused_while_usual_ones_are_answered(
+    shop: Path, open_client: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released, recommend = threading.Event(), threading.Event(), service.recommend
+
+    def slowly(*args: Any) -> Any:
+        begun.set()
+        released.wait(30)
+        return recommend(*args)
+
+    monkeypatch.setattr(service, "recommend", slowly)
+    client = open_client(shop / "shop", max_queued_cost=25)
+    longest = explained(1000, k=1000) | {"explain": False}
+    with ThreadPoolExecutor(4) as pool:
+        try:
+            first = pool.submit(client.post, "/v1/session", json=longest)
+            assert begun.wait(10)
+            assert client.post("/v1/session", json=longest).status_code == 503
+            usual = pool.submit(client.get, "/v1/recommendations/u005")
+        finally:
+            released.set()
+        assert first.result().status_code == usual.result().status_code == 200
 
 
 def connect(url: str) -> socket.socket:

@@ -34,7 +34,7 @@ from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.pages import add_pages
 from transcf.serving.quality import quality
-from transcf.serving.service import Service, explanation_cost
+from transcf.serving.service import Service, explanation_cost, recommendation_cost
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem} for code in (401, 403, 404, 409, 413, 422, 429, 503, 504)
@@ -140,7 +140,7 @@ async def recommend_by_version(request: Request, version: int) -> Response:
     def run(_: ModelVersion, events: EventCache) -> bytes:
         return ranking.recommend(service.versions.load(version), events, [asked])[0]
 
-    body = await service.query(run, _LOAD_COST + explanation_cost(asked.k, 0), slow=True)
+    body = await service.query(run, _LOAD_COST + recommendation_cost(asked), slow=True)
     return Response(body, media_type="application/json")
 
 

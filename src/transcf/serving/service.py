@@ -36,7 +36,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 log = logging.getLogger("transcf.serving")
 
-#: Largest batches of recommendation requests and of event requests.
+#: Largest batches of recommendation requests (their cost) and of event requests.
 _MAX_LISTS, _MAX_POSTS = 128, 256
 #: Seconds between two checks for a new model version, new tokens and the event store.
 _CHECK_EVERY = 0.5
@@ -162,11 +162,9 @@ class Service:
 
     async def recommend(self, request: RecommendRequest) -> bytes:
         """Answer a request for recommendations in JSON, together with concurrent ones."""
-        users = len(request.users) if isinstance(request, UsersRequest) else 1
+        cost = recommendation_cost(request)
         if not request.explain:
-            return await self._recommendations.submit(request, users)
-        history = len(request.session) if isinstance(request, SessionRequest) else 0
-        cost = explanation_cost(users * request.k, history)
+            return await self._recommendations.submit(request, cost)
 
         def explain(version: ModelVersion, events: EventCache) -> bytes:
             return recommend(version, events, [request])[0]
@@ -294,6 +292,20 @@ class Service:
             batcher.close()
         self._store.close()
         self.events.store.close()
+
+
+def recommendation_cost(request: RecommendRequest) -> float:
+    """Return the cost of the lists of a request, at least 1 for each list.
+
+    Measured with TransCFMixture, which takes longest, and 5,000 items: with a session of 1,000
+    items 2 milliseconds for a list of 10 and 21 for one of 1,000, without a session 4 for one of
+    1,000. The histories of users are not known before the request is admitted.
+    """
+    lists = len(request.users) if isinstance(request, UsersRequest) else 1
+    history = len(request.session) if isinstance(request, SessionRequest) else 0
+    if request.explain:
+        return explanation_cost(lists * request.k, history)
+    return lists * max(1.0, (1 / 2 + request.k / 250) * (1 + history / 250))
 
 
 def explanation_cost(items: int, history: int) -> float:
