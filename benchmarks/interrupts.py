@@ -26,7 +26,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.interrupting import Outcome, Place, busy_core, press  # noqa: E402
+from tests.interrupting import LIMIT, Outcome, Place, busy_core, press  # noqa: E402
 
 EVENTS = ("--users", "5000", "--items", "1000", "--interactions", "100000")
 #: What is interrupted; {out} is a folder of the command's own.
@@ -80,7 +80,7 @@ def table(outcomes: dict[str, list[Outcome]]) -> str:
     lines = [f"{'command':<16} {titles} {'most s':>7}"]
     for name, all_found in outcomes.items():
         found = [one for one in all_found if not one.finished]
-        right = sum(not one.problem() for one in found)
+        right = sum(not one.problem(LIMIT) for one in found)
         codes = sum(one.code == 130 for one in found)
         seconds = [one.seconds for one in found] or [0.0]
         ended = len(all_found) - len(found)
@@ -102,7 +102,7 @@ def interrupt(presses: int, seed: int, folder: Path, kernels: Path) -> dict[str,
             outcome = trial(name, names, folder, kernels, rng)
             outcomes[name].append(outcome)
             done += not outcome.finished
-            if problem := outcome.problem():
+            if problem := outcome.problem(LIMIT):
                 words = f"{name} after {outcome.moment:.2f} s: {problem}"
                 print(words, file=sys.stderr, flush=True)
     return outcomes
@@ -122,9 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     every = [one for found in outcomes.values() for one in found]
-    wrong = sum(bool(one.problem()) for one in every)
+    wrong = sum(bool(one.problem(LIMIT)) for one in every)
     if options.json:
-        listed = [asdict(one) | {"problem": one.problem()} for one in every]
+        listed = [asdict(one) | {"problem": one.problem(LIMIT)} for one in every]
         print(json.dumps({"presses": options.presses, "wrong": wrong, "outcomes": listed}))
     else:
         print(table(outcomes))

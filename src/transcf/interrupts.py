@@ -53,6 +53,8 @@ class _State:
         #: Code that stops by itself.
         self.requests: list[StopRequest] = []
         self.is_watched = self.is_interrupted = False
+        #: What to do after Ctrl-C, for the message about it.
+        self.advice = ""
 
 
 _state = _State()
@@ -82,6 +84,11 @@ def unwatch() -> None:
         _state.is_watched = False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def advise(text: str) -> None:
+    """Say in the message about Ctrl-C what to do next."""
+    _state.advice = f": {text}"
 
 
 def finish() -> None:
@@ -208,7 +215,7 @@ def _wait_for_interrupt(read: int) -> None:
     with suppress(OSError):
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)
-        os.write(2, b"transcf: interrupted.\n")
+        os.write(2, f"transcf: interrupted{_state.advice}.\n".encode())
     end(INTERRUPTED)
 
 

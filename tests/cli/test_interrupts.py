@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command within two seconds with code 130; benchmarks/interrupts.py has more."""
+"""Ctrl-C ends every command with code 130; benchmarks/interrupts.py measures how soon."""
 
 from __future__ import annotations
 

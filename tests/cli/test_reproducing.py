@@ -29,7 +29,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
             "protocol": "leave-last-out",
             "seeds": 5,
             "metrics": ["HitRate@10"],
-            "datasets": [{"name": folder, "published": {"bpr": {"HitRate@10": 0.5}}}],
+            "datasets": [
+                {"name": folder, "fit_seconds": 30.0, "published": {"bpr": {"HitRate@10": 0.5}}}
+            ],
             "models": [
                 {"name": "popularity"},
                 {"name": "bpr", "params": {"dim": 4, "epochs": 3}},
@@ -49,6 +51,7 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     first, again = command(*words), command(*words)
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
     assert "From the store of runs" not in first.stdout
+    assert "at most 8 fits, about 4 minutes of processor time" in first.stderr
     assert "From the store of runs: 8 of 8 fits." in again.stdout  # 1, 2 seeds, 4 settings and 1
     assert "Published values and ours" in first.stdout
     content = json.loads(command(*words, "--json").stdout)
@@ -80,6 +83,8 @@ def test_what_cannot_be_done_is_said(
     kept = ("--store", tmp_path / "runs")
     assert "no table 'accuracy'" in refusal("reproduce", "accuracy")
     assert "no budget 'huge'" in refusal("reproduce", "performance", "--budget", "huge")
+    assert "--out FOLDER" in refusal("reproduce", "all")
+    assert "--out FOLDER" in refusal("reproduce", "all", "--out", tmp_path / "x", "--json")
     assert "no dataset 'netflix'" in refusal("reproduce", "performance", "--datasets", "netflix")
     assert "protocol='lax'" in refusal("reproduce", "performance", "--protocols", "lax")
     assert "No run begins with 'xyz'" in refusal(*kept, "runs", "show", "xyz")

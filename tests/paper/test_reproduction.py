@@ -32,9 +32,12 @@ COPIES = {"tradesy", "pinterest", "flixster"}
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_model_has_the_same_budget(name: str) -> None:
-    for budget, trials, seeds in (("quick", 4, 2), ("medium", 12, 5), ("full", 30, 5)):
+    for budget, trials, seeds in (("preset", 1, 2), ("quick", 4, 2), ("full", 30, 5)):
         study = load_table(name, budget)
         assert study.seeds == seeds
+        for data, protocol, fits, _ in study.expected():
+            plans = study.under(protocol, next(d for d in study.datasets if d.name == data))
+            assert len(plans) <= fits <= len(plans) * (trials + 2 * 3 + seeds)
         budgets = [Budget.of(plan.budget or study.budget or "none") for plan in study.models]
         searched = [one for one in budgets if one.trials > 1]
         wanted = (trials, "tpe", 0 if budget == "quick" else 3)
@@ -103,7 +106,7 @@ def test_a_copy_cannot_stand_beside_published_figures() -> None:
         replace(plan, copy="smaller")
     with pytest.raises(ParameterError, match="no table 'accuracy': use performance"):
         load_table("accuracy")
-    with pytest.raises(ParameterError, match="no budget 'huge': use quick, medium, full"):
+    with pytest.raises(ParameterError, match="no budget 'huge': use preset, quick"):
         load_table("performance", "huge")
 
 

@@ -32,7 +32,7 @@ from transcf.cli._output import (
 )
 from transcf.cli.analyze import check_folder, print_analyses
 from transcf.errors import ParameterError
-from transcf.interrupts import INTERRUPTED
+from transcf.interrupts import INTERRUPTED, advise
 
 if TYPE_CHECKING:
     from transcf.experiments.results import Comparison, Results
@@ -88,7 +88,8 @@ def reproduce(
     table: Annotated[
         str,
         typer.Argument(
-            help="performance, regularizers, ablations, or analysis of the translation vectors.",
+            help="performance, regularizers, ablations, analysis of the translation vectors, or "
+            "all of them.",
             show_default=False,
         ),
     ],
@@ -120,25 +121,33 @@ def reproduce(
     validation data. Runs are cached, so that the same command continues. The copies of Pinterest,
     Tradesy and Flixster differ from the paper's data, and are not compared with its values.
     `analysis` takes --datasets, --budget (of the forests) and --out FOLDER, where fitted
-    models are kept, so that the same command continues.
+    models are kept, so that the same command continues. `all` takes --budget, --protocols and --out
+    FOLDER, which gets a JSON file of each table and those of the analyses.
 
     Example: transcf reproduce performance --datasets delicious --budget quick
     """
-    if table == "analysis":
-        folder = out[0] if out else None
-        _reproduce_analysis(split_names(datasets), budget, folder, as_json)
-        return
-    from transcf.paper.reproduction import load_table, with_shape
+    from transcf.paper.reproduction import TABLES, load_table, with_shape
 
-    plan = load_table(
-        table,
-        budget,
-        datasets=split_names(datasets),
-        models=split_names(models),
-        protocols=split_names(protocols),
-    )
-    name, command = f"reproduce-{table}", command_line(context)
-    _run(plan, name, command, workers, out or [], as_json, partial(with_shape, plan), budget=budget)
+    folder, selected = (out[0] if out else None), split_names(datasets)
+    if table == "all":
+        if datasets or models or as_json or folder is None or folder.suffix:
+            raise ParameterError(
+                "`reproduce all` takes no --datasets, --models and --json: name a folder for all "
+                "results (--out FOLDER)."
+            )
+        check_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {name: [folder / f"reproduce-{name}.json"] for name in TABLES}
+    else:
+        files = {} if table == "analysis" else {table: out or []}
+    command = command_line(context)
+    for name, paths in files.items():
+        only = {"models": split_names(models), "protocols": split_names(protocols)}
+        plan = load_table(name, budget, datasets=selected, **only)
+        shape = partial(with_shape, plan)
+        _run(plan, f"reproduce-{name}", command, workers, paths, as_json, shape, budget=budget)
+    if table in ("all", "analysis"):
+        _reproduce_analysis(selected, budget, folder, as_json)
 
 
 def _run(
@@ -160,6 +169,11 @@ def _run(
 
     check_outputs(out)
     store = open_store()
+    if store is not None:
+        advise("the same command continues")
+    for data, protocol, fits, minutes in plan.expected():
+        about = "" if minutes is None else f", about {minutes:,.0f} minutes of processor time"
+        note(f"{data} ({protocol}): at most {fits:,} fits{about}; stored runs are not repeated.")
     total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
     sharing = study_workers(plan, store, *jobs_and_cluster(workers))
 
@@ -220,6 +234,8 @@ def _reproduce_analysis(
 
     names = check_datasets(PLANS if datasets is None else datasets)
     check_folder(out)
+    if out is not None:
+        advise("the same command continues")
     kept = None if out is None else out / "models"
     found = []
     with show_steps(len(names), "datasets") as steps:

@@ -30,7 +30,7 @@ ModelSpec: TypeAlias = "str | tuple[str, Mapping[str, Any]] | Recommender[Any]"
 OnProgress: TypeAlias = Callable[[str], None]
 
 #: Further seeds of the finalists of a search, counted from the first seed; none of a table's.
-_FINAL_SEEDS = (1001, 1002)
+FINAL_SEEDS = (1001, 1002)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Experiment:
             order = sorted(range(len(trials)), key=lambda number: -_metric_of(trials[number]))
             means = {}
             for number in order[: search.budget.finalists]:
-                again = [run_trial(number, first + more) for more in _FINAL_SEEDS]
+                again = [run_trial(number, first + more) for more in FINAL_SEEDS]
                 means[number] = mean(map(_metric_of, (trials[number], *again)))
                 trials += again
             final = max(means, key=means.__getitem__)

@@ -10,6 +10,7 @@ from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
+from math import prod
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -23,7 +24,7 @@ from transcf.errors import ParameterError
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
 from transcf.experiments.comparison import TablePlan, Track, run_tables
-from transcf.experiments.experiment import Candidate, Experiment, OnProgress
+from transcf.experiments.experiment import FINAL_SEEDS, Candidate, Experiment, OnProgress
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.search import Budget
@@ -50,6 +51,7 @@ class DatasetPlan:
     published: dict[str, dict[str, float]] = field(default_factory=dict)  # figures by model
     copy: str = ""  # how the data differs from the published data, which rules out figures
     max_seconds: float | None = None  # processor time of a fit, the same for all models
+    fit_seconds: float | None = None  # measured mean of a fit and its evaluation
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -207,6 +209,23 @@ class Study:
             "difference": copy if dataset.copy else "",
             **({} if dataset.max_seconds is None else {"max_seconds": dataset.max_seconds}),
         }
+
+    def expected(self) -> list[tuple[str, str, int, float | None]]:
+        """Return dataset, protocol, the most fits, and their processor minutes if known."""
+        found = []
+        for data, protocol in self.tables():
+            fits = sum(self._fits(plan) for plan in self.under(protocol, data))
+            minutes = None if data.fit_seconds is None else fits * data.fit_seconds / 60
+            found.append((data.name, protocol, fits, minutes))
+        return found
+
+    def _fits(self, plan: ModelPlan) -> int:
+        """Return the most fits of a model: settings, their finalists, and the seeds."""
+        if plan.grid:
+            return prod(map(len, plan.grid.values())) + self.seeds
+        budget = Budget.of("none" if (asked := plan.budget or self.budget) is None else asked)
+        tried = budget.trials + len(FINAL_SEEDS) * budget.finalists if budget.trials > 1 else 0
+        return tried + (self.seeds if "random_state" in model_class(plan.name)._rules() else 1)
 
     def lengths(self) -> tuple[int, ...]:
         """Return the list lengths of the metrics, ascending."""
