@@ -45,6 +45,15 @@ def is_word(value: object, words: Iterable[str]) -> bool:
     return isinstance(value, str) and value in tuple(words)
 
 
+def check_word(name: str, value: object, words: Iterable[str]) -> None:
+    """Raise a `ParameterError` unless a parameter is one of some words."""
+    if not is_word(value, words):
+        raise ParameterError(
+            f"{name}={shown(value)} is not allowed; it must be one of "
+            f"{', '.join(map(repr, words))}.{did_you_mean(value, words)}"
+        )
+
+
 class TransCFError(Exception):
     """The parent of every error that this library raises on purpose."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from transcf.errors import ParameterError, did_you_mean, is_word, shown
+from transcf.errors import check_word, is_word
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,14 @@ def protocol_named(name: str) -> Protocol:
 
     Names of version 0.1 are accepted with a `FutureWarning`.
     """
-    if is_word(name, tuple(_OLD_NAMES)):
+    if is_word(name, _OLD_NAMES):
         warnings.warn(
             f"The protocol {name!r} is called {_OLD_NAMES[name]!r} now.",
             FutureWarning,
             stacklevel=2,
         )
         name = _OLD_NAMES[name]
-    if not is_word(name, tuple(PROTOCOLS)):
-        allowed = ", ".join(map(repr, PROTOCOLS))
-        raise ParameterError(
-            f"protocol={shown(name)} is not allowed; it must be one of {allowed}."
-            f"{did_you_mean(name, PROTOCOLS)}"
-        )
+    check_word("protocol", name, PROTOCOLS)
     return PROTOCOLS[name]
 
 

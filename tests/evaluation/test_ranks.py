@@ -67,7 +67,7 @@ def test_full_ranks_equal_brute_force_with_many_ties(seed, ties, levels) -> None
     scorer = TableScorer(table, rankable)
     found = held_out_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
-    ).ranks
+    )
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
@@ -83,7 +83,7 @@ def test_linear_forms_rank_like_exact_arithmetic(seed, ties) -> None:
     scorer = ProductScorer(StoredForm(x, y, constants), rankable)
     found = held_out_ranks(
         scorer, split.test, split.known_items("test"), ties, trained=split.train.by_user.counts > 0
-    ).ranks
+    )
     assert as_dict(found) == brute_force(x @ y.T, rankable, split, ties)
 
 
@@ -103,7 +103,7 @@ def test_linear_forms_rank_as_in_float64(ties, threads) -> None:
     trained = split.train.by_user.counts > 0
     known = split.known_items("test")
     with use_threads(threads):
-        found = held_out_ranks(scorer, split.test, known, ties, trained=trained).ranks
+        found = held_out_ranks(scorer, split.test, known, ties, trained=trained)
     assert as_dict(found) == brute_force(table, rankable, split, ties)
 
 
@@ -124,7 +124,7 @@ def test_candidate_ranks_equal_brute_force(seed, ties) -> None:
             held_out_ranks(scorer, split.test, known, ties, candidates=candidates, trained=trained)
         return
     found = held_out_ranks(scorer, split.test, known, ties, candidates=candidates, trained=trained)
-    assert as_dict(found.ranks) == expected
+    assert as_dict(found) == expected
 
 
 def test_lists_are_what_the_model_would_recommend() -> None:
@@ -135,7 +135,7 @@ def test_lists_are_what_the_model_would_recommend() -> None:
     ranking = held_out_ranks(
         TableScorer(table, rankable), split.test, known, "pessimistic", list_length=5
     )
-    for user, shown in zip(ranking.ranks.users, ranking.lists, strict=True):
+    for user, shown in zip(ranking.users, ranking.lists, strict=True):
         allowed = [i for i in range(30) if rankable[i] and i not in known.row(user)]
         assert shown.tolist() == sorted(allowed, key=lambda i: -table[user, i])[:5]
 
@@ -148,7 +148,7 @@ def test_validation_items_are_seen_at_test_time() -> None:
     ranking = held_out_ranks(
         TableScorer(table, rankable), split.test, split.known_items("test"), "optimistic"
     )
-    assert ranking.ranks.ranks[ranking.ranks.indptr[:-1]].max() == 1
+    assert ranking.ranks[ranking.indptr[:-1]].max() == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -186,7 +186,7 @@ def test_memory_is_bounded_by_blocks_of_scores(monkeypatch) -> None:
     split = random_split(2, n_users=400, n_items=60)
     wide = TableScorer(np.random.default_rng(0).random((400, 60)), np.ones(60, bool))
     found = held_out_ranks(wide, split.test, split.known_items("test"), "pessimistic")
-    assert sum(wide.block_sizes) == len(found.ranks.users)
+    assert sum(wide.block_sizes) == len(found.users)
     assert len(wide.block_sizes) >= 8
     assert max(wide.block_sizes) <= 50
 

@@ -211,13 +211,13 @@ def test_many_are_ranked_as_pairs_are_scored(
     known, held_out = split.before_test.by_user, split.test.by_user
     with use_threads(threads):
         found = held_out_ranks(model, split.test, known, "pessimistic", list_length=5)
-    for place, user in enumerate(found.ranks.users):
+    for place, user in enumerate(found.users):
         every = np.arange(log.n_items, dtype=np.int32)
         scores = model.scores(np.full(log.n_items, user, np.int32), every)
         open_items = np.setdiff1d(np.flatnonzero(model.rankable), known.row(user))
         (target,) = held_out.row(user)
         rank = (scores[open_items] >= scores[target]).sum()
-        assert found.ranks.ranks[place] == rank
+        assert found.ranks[place] == rank
         best = open_items[np.lexsort((open_items, -scores[open_items]))[:5]]
         np.testing.assert_array_equal(found.lists[place], best)
 

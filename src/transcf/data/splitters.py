@@ -18,7 +18,7 @@ from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import Reading, as_interactions, read_interactions
 from transcf.data.split import Recipe, Split, draw_candidates
 from transcf.data.validate import Place, check_seed, naming, to_times
-from transcf.errors import DataError, EvaluationError, ParameterError, is_word, shown
+from transcf.errors import DataError, EvaluationError, ParameterError, check_word, shown
 from transcf.protocols import full_ranking, protocol_named
 
 Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
@@ -250,8 +250,7 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
 
 def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
     """Return the order that `leave_one_out` uses, and the recipe of the split."""
-    if not is_word(by, ("auto", *_LAST)):
-        raise ParameterError(f"by={shown(by)} is not one of auto, {', '.join(_LAST)}.")
+    check_word("by", by, ("auto", *_LAST))
     order: Order = by
     if by == "auto":
         order = "time" if timed else "random"

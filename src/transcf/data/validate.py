@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.errors import DataError, ParameterError, is_word, shown
+from transcf.errors import DataError, ParameterError, check_word, shown
 
 Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
 Roles: TypeAlias = dict[Role, str]
@@ -166,8 +166,7 @@ class Place:
 
 def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
     """Raise unless the rule for ratings is known and the table has ratings where it needs them."""
-    if not is_word(ratings, _RATING_RULES):
-        raise ParameterError(f"ratings={shown(ratings)} is not one of {', '.join(_RATING_RULES)}.")
+    check_word("ratings", ratings, _RATING_RULES)
     if ratings != "any" and "rating" not in roles:
         raise DataError(
             f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."

@@ -32,7 +32,7 @@ from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.split import Candidates, Split
 from transcf.data.splitters import ENOUGH_USERS, check_split, split_log
-from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, is_word, shown
+from transcf.errors import EvaluationError, FewUsersWarning, ParameterError, check_word
 from transcf.evaluation.metrics import (
     Floats,
     auc,
@@ -46,7 +46,7 @@ from transcf.evaluation.metrics import (
     not_yet,
     novelty,
 )
-from transcf.evaluation.ranks import Ties, check_ties, held_out_ranks
+from transcf.evaluation.ranks import Ties, held_out_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
 from transcf.retrieval.scorer import KnowsIds, Scorer
@@ -97,26 +97,22 @@ def evaluate(
         >>> found.protocol, list(found.metrics)
         ('temporal', ['HitRate@10', 'NDCG@10', 'MRR@10', 'Recall@10', 'Precision@10', 'MAP@10'])
     """
-    if protocol is not None:
-        protocol_named(protocol)
-    check_ties(ties)
-    if not is_word(subset, get_args(Subset)):
-        raise ParameterError(
-            f"subset={shown(subset)} is not allowed; it must be 'validation' or 'test'."
-        )
+    asked = None if protocol is None else protocol_named(protocol)
+    check_word("ties", ties, get_args(Ties))
+    check_word("subset", subset, get_args(Subset))
     lengths = check_lengths(k)
     _check_scorer(model)
     if not isinstance(split, Split):
         split = split_log(split, protocol)
-    elif protocol is not None:
-        check_split(split, protocol)
+    elif asked is not None:
+        check_split(split, asked.name)
     held_out = split.test if subset == "test" else split.validation
     known = split.known_items(subset)
     _check_leaks(model, held_out.by_user, known, split, subset)
-    named = _protocol_for(model, split, protocol, subset)
+    named = _protocol_for(model, split, asked, subset)
     train = split.before_test if named.refit and subset == "test" else split.train
     scorer = _continued(model, split) if named.longer_history and subset == "test" else model
-    ranking = held_out_ranks(
+    ranks = held_out_ranks(
         scorer,
         held_out,
         known,
@@ -125,42 +121,40 @@ def evaluate(
         trained=train.by_user.counts > 0,
         list_length=max(lengths),
     )
-    users, lists = ranking.ranks.users, ranking.lists
     n_trained = int(np.count_nonzero(train.by_user.counts))
-    if len(users) < ENOUGH_USERS <= n_trained:
+    if len(ranks.users) < ENOUGH_USERS <= n_trained:
         advice = "split by leave_one_out(log), or cut it earlier"
         warnings.warn(
-            f"Only {len(users):,} of {n_trained:,} users have held-out events that can be judged, "
-            f"too few for reliable figures: {advice if split.is_cut else 'use more data'}.",
+            f"Only {len(ranks.users):,} of {n_trained:,} users have held-out events that can be "
+            f"judged, too few for reliable figures: {advice if split.is_cut else 'use more data'}.",
             FewUsersWarning,
             stacklevel=2,
         )
-    columns = {name: compute(ranking.ranks, name) for name in metric_names(lengths)}
+    columns = {name: compute(ranks, name) for name in metric_names(lengths)}
     catalogue: dict[str, float] = {}
-    if lists is not None:
-        more, catalogue = _list_metrics(model, train, lists, lengths, beyond)
+    if ranks.lists is not None:
+        more, catalogue = _list_metrics(model, train, ranks.lists, lengths, beyond)
         columns |= more
-        catalogue |= _not_yet(split, held_out, users, lists, lengths)
+        catalogue |= _not_yet(split, held_out, ranks.users, ranks.lists, lengths)
     if beyond:
-        columns["AUC"] = auc(ranking.ranks.indptr, ranking.beaten_by, ranking.against)
+        columns["AUC"] = auc(ranks)
     return Evaluation(
         model=model.name,
         protocol=named.name,
         ties=ties,
         subset=subset,
-        per_user=pl.DataFrame({"user_id": split.train.users.ids(users), **columns}),
-        skipped=ranking.skipped,
+        per_user=pl.DataFrame({"user_id": split.train.users.ids(ranks.users), **columns}),
+        skipped=ranks.skipped,
         catalogue=catalogue,
         split=split.how,
     )
 
 
-def _protocol_for(model: Scorer, split: Split, protocol: str | None, subset: Subset) -> Protocol:
-    """Return the protocol that matches the data a model was fitted on.
+def _protocol_for(model: Scorer, split: Split, named: Protocol | None, subset: Subset) -> Protocol:
+    """Return the protocol that is asked for, or the one that matches what a model was fitted on.
 
     Scorers without `seen_` count as fitted on what the protocol requires.
     """
-    named = None if protocol is None else protocol_named(protocol)
     if subset == "validation" or not isinstance(model, KnowsIds) or (named and named.sampled):
         return named or full_ranking(cut=split.is_cut, refit=True)
     total = len(split.validation)

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TypeAlias
 
@@ -70,11 +70,21 @@ class Ranks:
         users: (n_users,) evaluated user rows.
         indptr: (n_users + 1,) where each user's targets start; every user has at least one.
         ranks: (n_targets,) ranks from 1, ascending for each user.
+        beaten_by: (n_targets,) candidates, other targets aside, that come before each target;
+            equal scores count half, whatever the rule for ties.
+        against: (n_users,) how many such candidates each evaluated user has.
+        skipped: What was left out, and how many of it.
+        lists: (n_users, length) best items of each evaluated user, -1 where there are no more;
+            None where none were asked for.
     """
 
     users: Rows
     indptr: Counts
     ranks: Floats
+    beaten_by: Floats = field(default_factory=lambda: np.empty(0))
+    against: Counts = field(default_factory=lambda: np.empty(0, np.int64))
+    skipped: dict[str, int] = field(default_factory=dict)
+    lists: Rows | None = None
 
     @property
     def firsts(self) -> Floats:
@@ -87,14 +97,10 @@ class Ranks:
         """(n_users,) targets of each user."""
         return np.diff(self.indptr)
 
-    def sum_in_top(self, values: Floats, n: int) -> Floats:
+    def sum_in_top(self, values: Floats | float, n: int) -> Floats:
         """(n_users,) sum of a value over the targets in the top n."""
         inside = np.where(self.ranks < n + 1, values, 0.0)
         return np.asarray(np.add.reduceat(inside, self.indptr[:-1]), dtype=np.float64)
-
-    def hits(self, n: int) -> Floats:
-        """(n_users,) number of targets in the top n."""
-        return self.sum_in_top(np.ones(len(self.ranks)), n)
 
 
 def _ndcg(targets: Ranks, n: int) -> Floats:
@@ -117,8 +123,8 @@ METRICS: dict[str, Callable[[Ranks, int], Floats]] = {
     "HitRate": lambda targets, n: np.asarray(targets.firsts < n + 1, dtype=np.float64),
     "NDCG": _ndcg,
     "MRR": lambda targets, n: np.where(targets.firsts < n + 1, 1.0 / targets.firsts, 0.0),
-    "Recall": lambda targets, n: targets.hits(n) / targets.totals,
-    "Precision": lambda targets, n: targets.hits(n) / n,
+    "Recall": lambda targets, n: targets.sum_in_top(1.0, n) / targets.totals,
+    "Precision": lambda targets, n: targets.sum_in_top(1.0, n) / n,
     "MAP": _average_precision,
 }
 #: Per-user metrics of recommendation lists, computed on request.
@@ -154,13 +160,10 @@ def compute(ranks: Ranks, name: str) -> Floats:
     return METRICS[kind](ranks, n)
 
 
-def auc(indptr: Counts, beaten_by: Floats, against: Counts) -> Floats:
-    """Area under the ROC curve of each user: (n_users,).
-
-    A user has targets (n_targets,) from `indptr`; `beaten_by` of `against` candidates come before.
-    """
-    before = np.add.reduceat(beaten_by, indptr[:-1]) / np.diff(indptr)
-    return np.asarray(1 - before / against, dtype=np.float64)
+def auc(ranks: Ranks) -> Floats:
+    """Return the area under the ROC curve of each user: (n_users,)."""
+    before = np.add.reduceat(ranks.beaten_by, ranks.indptr[:-1]) / ranks.totals
+    return np.asarray(1 - before / ranks.against, dtype=np.float64)
 
 
 def metric_names(
@@ -176,10 +179,8 @@ def length_of(name: str) -> int | None:
     """Return the N of a per-user metric; None for "AUC"."""
     if name == "AUC":
         return None
-    kind, _, n = name.partition("@") if isinstance(name, str) else ("", "", "")
-    if kind in LIST_METRICS:
-        return check_metric(f"NDCG@{n}")[1]
-    return check_metric(name)[1]
+    kind, _, n = str(name).partition("@")
+    return check_metric(f"NDCG@{n}" if kind in LIST_METRICS else name)[1]
 
 
 def is_beyond(name: str) -> bool:

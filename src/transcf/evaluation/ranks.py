@@ -34,14 +34,13 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.report import counted
 from transcf.data.split import Candidates
-from transcf.errors import EvaluationError, ParameterError, is_word, shown
-from transcf.evaluation.metrics import Floats, Ranks
+from transcf.errors import EvaluationError, check_word
+from transcf.evaluation.metrics import Counts, Ranks
 from transcf.kernels.ranking import count_better, count_better_candidates, list_doubts
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
 from transcf.retrieval.topk import BestLists, Block, Tiles, lists_blocks, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
-Counts: TypeAlias = npt.NDArray[np.int64]
 #: Rows, columns and targets of scores that are too close to a target.
 _Doubts: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
@@ -160,34 +159,6 @@ def _by_user(pairs: Counts, users: Rows, n_items: int) -> Csr:
     return Csr(indptr, (pairs[places] % n_items).astype(np.int32), n_items)
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
-    """What ranking the held-out items gave.
-
-    Attributes:
-        ranks: Ranks of the targets of each evaluated user.
-        beaten_by: (n_targets,) candidates, other targets aside, that come before each target;
-            equal scores count half, whatever the rule for ties.
-        against: (n_users,) how many such candidates each evaluated user has.
-        skipped: What was left out, and how many of it.
-        lists: (n_users, length) best items of each evaluated user, -1 where there are no more;
-            None where none were asked for.
-    """
-
-    ranks: Ranks
-    beaten_by: Floats
-    against: Counts
-    skipped: dict[str, int]
-    lists: Rows | None = None
-
-
-def check_ties(ties: str) -> None:
-    """Raise a `ParameterError` unless it is a rule for ties."""
-    if not is_word(ties, get_args(Ties)):
-        allowed = ", ".join(map(repr, get_args(Ties)))
-        raise ParameterError(f"ties={shown(ties)} is not allowed; it must be one of {allowed}.")
-
-
 def held_out_ranks(
     scorer: Scorer,
     held_out: Interactions,
@@ -197,7 +168,7 @@ def held_out_ranks(
     candidates: Candidates | None = None,
     trained: Mask | None = None,
     list_length: int = 0,
-) -> Ranking:
+) -> Ranks:
     """Rank held-out items among all items that their users have not touched, or among candidates.
 
     Args:
@@ -218,25 +189,48 @@ def held_out_ranks(
     return rank(scorer, task, ties, list_length)
 
 
-def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranking:
+def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranks:
     """Rank the targets of a task; see `held_out_ranks`."""
-    check_ties(ties)
+    check_word("ties", ties, get_args(Ties))
     if not len(task.users):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
         raise EvaluationError(
             f"There is no user left to evaluate ({reasons or 'no held-out items'}): hold out other "
             "interactions, or train on more."
         )
-    if task.candidates is not None:
-        return _rank_candidates(scorer, task, task.candidates, ties)
-    return _rank_all(scorer, task, ties, list_length)
-
-
-def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranking:
-    tiles = Tiles(scorer, scorer.rankable)
     n_targets = len(task.targets.indices)
+    scores, lists = np.empty(n_targets, dtype=np.float32), None
     above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
-    scores = np.empty(n_targets, dtype=np.float32)
+    if task.candidates is None:
+        lists = _count_all(scorer, task, list_length, scores, above, at_least)
+    else:
+        _count_candidates(scorer, task, task.candidates, scores, above, at_least)
+    # Targets by descending score, each behind those before it.
+    owners = task.targets.entry_rows
+    order = np.lexsort((-scores, owners))
+    place = np.arange(n_targets) - task.targets.indptr[owners]
+    optimistic, pessimistic = 1 + place + above[order], 1 + place + at_least[order]
+    ranks = {
+        "optimistic": optimistic.astype(np.float64),
+        "pessimistic": pessimistic.astype(np.float64),
+        "realistic": (optimistic + pessimistic) / 2,
+    }[ties]
+    return Ranks(
+        task.users,
+        task.targets.indptr,
+        ranks,
+        beaten_by=(above[order] + at_least[order]) / 2,
+        against=task.against,
+        skipped=task.skipped,
+        lists=lists if list_length else None,
+    )
+
+
+def _count_all(
+    scorer: Scorer, task: Task, list_length: int, scores: Scores, above: Counts, at_least: Counts
+) -> Rows:
+    """Score targets and count what beats them among all items; return the lists of the users."""
+    tiles = Tiles(scorer, scorer.rankable)
     length = min(list_length, tiles.n_columns)
     lists = np.full((len(task.users), length), UNKNOWN, dtype=np.int32)
     for whole in tiles.blocks(len(task.users)):
@@ -245,53 +239,51 @@ def _rank_all(scorer: Scorer, task: Task, ties: Ties, list_length: int) -> Ranki
             targets = _rows(task.targets, part)
             own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
             scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
+            levels = scores[own] - block.constants[targets.entry_rows]
             best = BestLists(tiles, block, length, task.known)
-            beaten = _Beaten(tiles, block, targets, scores[own], above[own], at_least[own])
+            beaten = _Beaten(tiles, block, targets, scores[own], levels, above[own], at_least[own])
             tiles.scan(block, best.look, beaten.look)
             best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
-    return _ranking(task, scores, above, at_least, ties, lists if list_length else None)
+    return lists
 
 
+@dataclass(frozen=True, eq=False)
 class _Beaten:
     """Counts how many scores beat the targets of a block of users, tile by tile.
 
-    `targets` has a row for each user of the block and `scores` their true scores, (n_targets,). To
-    `above` and `at_least` it adds the scores above each target, and those not below it.
+    `targets` has a row for each user of the block, `scores` their true scores, (n_targets,), and
+    `levels` these without the constants of users. To `above` and `at_least` it adds the scores
+    above each target, and those not below it.
     """
 
-    def __init__(
-        self,
-        tiles: Tiles,
-        block: Block,
-        targets: Csr,
-        scores: Scores,
-        above: Counts,
-        at_least: Counts,
-    ) -> None:
-        self._tiles, self._block, self._targets = tiles, block, targets
-        self._scores, self._above, self._at_least = scores, above, at_least
-        self._levels: Scores = scores - block.constants[targets.entry_rows]
+    tiles: Tiles
+    block: Block
+    targets: Csr
+    scores: Scores
+    levels: Scores
+    above: Counts
+    at_least: Counts
 
     def look(self, tile: Scores, first: int, rows: slice) -> None:
         """Hide the targets in some rows of a tile, and count what beats them.
 
         What is within the tile's error of a target is scored again.
         """
-        tiles, indptr = self._tiles, self._targets.indptr[rows.start : rows.stop + 1]
+        tiles, indptr = self.tiles, self.targets.indptr[rows.start : rows.stop + 1]
         places = np.arange(rows.start, rows.stop, dtype=np.int32)
-        tiles.hide(tile, first, places, self._targets)
+        tiles.hide(tile, first, places, self.targets)
         few = tiles.is_small and (indptr[-1] - indptr[0]) * tile.shape[1] <= _FEW
         count = self._count_few if few else self._count
-        for found, columns, targets in count(tile, self._block.error[rows], indptr):
+        for found, columns, targets in count(tile, self.block.error[rows], indptr):
             items = tiles.columns[first + columns]
-            scores = tiles.pairs(self._block, places[found], items)
-            np.add.at(self._above, targets, scores > self._scores[targets])
-            np.add.at(self._at_least, targets, scores >= self._scores[targets])
+            scores = tiles.pairs(self.block, places[found], items)
+            np.add.at(self.above, targets, scores > self.scores[targets])
+            np.add.at(self.at_least, targets, scores >= self.scores[targets])
 
     def _count(self, tile: Scores, error: Scores, indptr: Counts) -> Iterator[_Doubts]:
         """Count what surely beats targets; yields rows, columns and targets of the rest."""
-        doubts = np.zeros(len(self._scores), dtype=np.int64)
-        count_better(tile, error, indptr, self._levels, self._above, self._at_least, doubts)
+        doubts = np.zeros(len(self.scores), dtype=np.int64)
+        count_better(tile, error, indptr, self.levels, self.above, self.at_least, doubts)
         own = doubts[indptr[0] : indptr[-1]]
         if not own.any():
             return
@@ -300,7 +292,7 @@ class _Beaten:
             size = ends[part.stop] - ends[part.start]
             found, columns = np.empty((2, size), np.int32)
             targets = np.empty(size, np.int64)
-            listed = (indptr[part.start : part.stop + 1], self._levels, doubts)
+            listed = (indptr[part.start : part.stop + 1], self.levels, doubts)
             list_doubts(tile[part], error[part], *listed, found, columns, targets)
             yield found + np.int32(part.start), columns, targets
 
@@ -308,20 +300,20 @@ class _Beaten:
         """`_count` by numpy, for small catalogues: kernels take seconds to compile."""
         owners, own = np.repeat(np.arange(len(tile)), np.diff(indptr)), slice(indptr[0], indptr[-1])
         lines, doubt = tile[owners], error[owners]
-        is_above = lines > (self._levels[own] + doubt)[:, None]
-        is_level = lines >= (self._levels[own] - doubt)[:, None]
+        is_above = lines > (self.levels[own] + doubt)[:, None]
+        is_level = lines >= (self.levels[own] - doubt)[:, None]
         unsure = is_level & ~is_above & (doubt > 0)[:, None]
-        self._above[own] += is_above.sum(axis=1)
-        self._at_least[own] += (is_level & ~unsure).sum(axis=1)
+        self.above[own] += is_above.sum(axis=1)
+        self.at_least[own] += (is_level & ~unsure).sum(axis=1)
         places, columns = np.nonzero(unsure)
         if len(places):
             yield owners[places], columns, places + own.start
 
 
-def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) -> Ranking:
-    n_targets = len(task.targets.indices)
-    scores = np.empty(n_targets, dtype=np.float32)
-    above, at_least = np.zeros(n_targets, dtype=np.int64), np.zeros(n_targets, dtype=np.int64)
+def _count_candidates(
+    scorer: Scorer, task: Task, candidates: Csr, scores: Scores, above: Counts, at_least: Counts
+) -> None:
+    """Score targets and count what beats them among the candidates."""
     for part in _slices_by_size(candidates.indptr, BLOCK_BYTES // _PAIR_BYTES):
         targets, against = _rows(task.targets, part), _rows(candidates, part)
         own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
@@ -332,39 +324,10 @@ def _rank_candidates(scorer: Scorer, task: Task, candidates: Csr, ties: Ties) ->
         values = np.asarray(scorer.scores(pair_users, pair_items), dtype=np.float32)
         if not np.isfinite(values).all():
             raise not_finite(scorer.name)
-        scores[own] = values[: len(targets.indices)]
-        count_better_candidates(
-            against.indptr,
-            values[len(targets.indices) :],
-            targets.indptr,
-            scores[own],
-            above[own],
-            at_least[own],
-        )
-    return _ranking(task, scores, above, at_least, ties)
-
-
-def _ranking(
-    task: Task,
-    scores: Scores,
-    above: Counts,
-    at_least: Counts,
-    ties: Ties,
-    lists: Rows | None = None,
-) -> Ranking:
-    """Turn counts into ranks: targets by descending score, each behind those before it."""
-    owners = task.targets.entry_rows
-    order = np.lexsort((-scores, owners))
-    place = np.arange(len(order)) - task.targets.indptr[owners]
-    optimistic, pessimistic = 1 + place + above[order], 1 + place + at_least[order]
-    ranks = {
-        "optimistic": optimistic.astype(np.float64),
-        "pessimistic": pessimistic.astype(np.float64),
-        "realistic": (optimistic + pessimistic) / 2,
-    }[ties]
-    beaten_by = (above[order] + at_least[order]) / 2
-    ranked = Ranks(task.users, task.targets.indptr, ranks)
-    return Ranking(ranked, beaten_by, task.against, task.skipped, lists)
+        n_own = len(targets.indices)
+        scores[own] = values[:n_own]
+        of_both = (against.indptr, values[n_own:], targets.indptr, scores[own])
+        count_better_candidates(*of_both, above[own], at_least[own])
 
 
 def _rows(matrix: Csr, part: slice) -> Csr:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,18 +75,10 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, without the figures of single users."""
-        metrics = {name: {"mean": e.mean, "se": e.se} for name, e in self.metrics.items()}
-        about = {
-            "model": self.model,
-            "protocol": self.protocol,
-            "ties": self.ties,
-            "subset": self.subset,
-            "split": self.split,
-            "users": self.users,
-            "skipped": self.skipped,
-            "metrics": metrics,
-            "catalogue": self.catalogue,
-        }
+        names = ("model", "protocol", "ties", "subset", "split", "users", "skipped")
+        about = {name: getattr(self, name) for name in names}
+        about["metrics"] = {name: asdict(estimate) for name, estimate in self.metrics.items()}
+        about["catalogue"] = self.catalogue
         return about | ({"note": self.note} if self.note else {})
 
     def __str__(self) -> str:
@@ -141,14 +133,10 @@ def average_seeds(evaluations: Sequence[Evaluation], model_name: str) -> Evaluat
 
 def check_same_users(evaluations: Sequence[Evaluation]) -> None:
     """Raise unless all evaluations are of the same users, in the same order, by one protocol."""
-    first = evaluations[0]
+    first, rules = evaluations[0], attrgetter("protocol", "subset", "ties")
     for other in evaluations[1:]:
-        alike = (first.protocol, first.subset, first.ties) == (
-            other.protocol,
-            other.subset,
-            other.ties,
-        )
-        if not alike or not first.per_user["user_id"].equals(other.per_user["user_id"]):
+        same_users = first.per_user["user_id"].equals(other.per_user["user_id"])
+        if not same_users or rules(first) != rules(other):
             raise EvaluationError(
                 f"{first.model} and {other.model} were not evaluated on the same users by the same "
                 "protocol: evaluate both on one split before putting them together."
@@ -158,12 +146,10 @@ def check_same_users(evaluations: Sequence[Evaluation]) -> None:
 def number_repeats(names: Iterable[str]) -> list[str]:
     """Tell models of the same name apart by numbers."""
     listed = list(names)
-    total, so_far = Counter(listed), Counter[str]()
-    labels = []
-    for name in listed:
-        so_far[name] += 1
-        labels.append(f"{name} ({so_far[name]})" if total[name] > 1 else name)
-    return labels
+    return [
+        f"{name} ({listed[: place + 1].count(name)})" if listed.count(name) > 1 else name
+        for place, name in enumerate(listed)
+    ]
 
 
 def _standard_error(values: Floats) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from copy import copy
-from typing import Self
+from typing import Self, get_args
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from transcf.data.csr import Csr, offsets
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.partitioned import PartitionedLog
 from transcf.data.split import Candidates, Split
-from transcf.errors import EvaluationError, ParameterError, shown
+from transcf.errors import EvaluationError, ParameterError, check_word, shown
 from transcf.evaluation.evaluator import stored_candidates
 from transcf.evaluation.metrics import Floats, check_metric, compute
-from transcf.evaluation.ranks import Task, Ties, check_ties, rank, ranking_task, sample_of
+from transcf.evaluation.ranks import Task, Ties, rank, ranking_task, sample_of
 from transcf.protocols import protocol_named
 from transcf.retrieval.scorer import Scorer
 
@@ -51,7 +51,7 @@ class Validation:
         users: int | None = None,
     ) -> None:
         check_metric(metric)
-        check_ties(ties)
+        check_word("ties", ties, get_args(Ties))
         self.metric = metric
         self.ties: Ties = ties
         self._held_out = targets.by_user
@@ -118,8 +118,8 @@ class Validation:
 
     def per_user(self, scorer: Scorer) -> Floats:
         """Return the metric of each user that can be evaluated: (n_users,)."""
-        ranking = rank(scorer, self._task_for(scorer.rankable), self.ties)
-        return compute(ranking.ranks, self.metric)
+        ranks = rank(scorer, self._task_for(scorer.rankable), self.ties)
+        return compute(ranks, self.metric)
 
     def _task_for(self, rankable: Mask) -> Task:
         """Return the ranking task, cached while the same items can be ranked."""

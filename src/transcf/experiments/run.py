@@ -30,13 +30,14 @@ from transcf.errors import (
     MissingExtraError,
     ParameterError,
     TransCFError,
+    check_word,
     is_word,
     shown,
 )
 from transcf.evaluation import EpochRecorder, Evaluation, Validation, evaluate
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths, metric_names
-from transcf.evaluation.ranks import Ties, check_ties
+from transcf.evaluation.ranks import Ties
 from transcf.experiments.results import RunResult
 from transcf.experiments.store import Store, cached_run
 from transcf.models.base import Recommender
@@ -70,13 +71,9 @@ class EvalConfig:
         """Check the values before anything is fitted."""
         if self.protocol is not None:  # by its present name
             object.__setattr__(self, "protocol", protocol_named(self.protocol).name)
-        check_ties(self.ties)
+        check_word("ties", self.ties, get_args(Ties))
+        check_word("subset", self.subset, get_args(Subset))
         check_lengths(self.k)
-        if not is_word(self.subset, get_args(Subset)):
-            allowed = " or ".join(map(repr, get_args(Subset)))
-            raise ParameterError(
-                f"subset={shown(self.subset)} is not allowed; it must be {allowed}."
-            )
 
     def on(self, split: Split) -> Self:
         """Return the configuration with the default protocol of a split, unless one is named."""

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 
 from transcf.data.csr import Histories
 from transcf.data.files import path_of
 from transcf.data.ids import Id
-from transcf.errors import NotFittedError
+from transcf.errors import NotFittedError, check_word
 from transcf.models.explain import Explanation, explanation
 from transcf.models.fitted import FittedScorer
 from transcf.models.tables import (
     Fallback,
     Filters,
     OnUnknown,
-    check_policy,
     history_rows,
     pair_scores,
     recommendation_pieces,
@@ -227,7 +226,7 @@ class Answers:
             2
         """
         learned = self._fitted()
-        check_policy(on_unknown)
+        check_word("on_unknown", on_unknown, get_args(OnUnknown))
         rows = history_rows(learned, history, on_unknown)
         scorer = learned.fold_in(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, scorer, None, rows, item, top, include_seen=include_seen)

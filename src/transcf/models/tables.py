@@ -20,7 +20,7 @@ import polars as pl
 from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import DataError, ParameterError, UnknownIdError, is_word, shown
+from transcf.errors import DataError, ParameterError, UnknownIdError, check_word, shown
 from transcf.models.fitted import FittedScorer, popularity_scorer
 from transcf.retrieval.scorer import Scorer, Scores, nearest
 
@@ -343,7 +343,7 @@ def _pair_rows(
     """Return ids and rows of pairs in their order; unknown ids raise, or the pair is left out."""
     from transcf.data.readers import pair_columns
 
-    check_policy(on_unknown)
+    check_word("on_unknown", on_unknown, get_args(OnUnknown))
     user_ids, item_ids = pair_columns(pairs)
     known = learned.known
     if on_unknown == "raise":
@@ -359,7 +359,7 @@ def similar(
     learned: FittedScorer, what: str, similarity: Scorer, wanted: Any, k: int, on_unknown: OnUnknown
 ) -> pl.DataFrame:
     """Build the table of `similar_items` and `similar_users`."""
-    check_policy(on_unknown)
+    check_word("on_unknown", on_unknown, get_args(OnUnknown))
     ids = learned.known.items if what == "item" else learned.known.users
     length = check_length(k, len(ids))
     rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
@@ -403,7 +403,7 @@ def _users_of(
     learned: FittedScorer, users: Any, on_unknown: Fallback
 ) -> tuple[Rows, list[Id] | None]:
     """Return the rows of users, each once; with "popular" also ids, and rows may be `UNKNOWN`."""
-    check_policy(on_unknown, Fallback)
+    check_word("on_unknown", on_unknown, get_args(Fallback))
     if on_unknown != "popular":
         return user_rows(learned, users, on_unknown), None
     known = learned.known
@@ -440,7 +440,7 @@ def history_rows(
 
     There is at least one, except with "popular". Errors call the history by its `name`.
     """
-    check_policy(on_unknown, Fallback)
+    check_word("on_unknown", on_unknown, get_args(Fallback))
     wanted = list(_as_ids(history, "item"))
     if not wanted and on_unknown != "popular":
         raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
@@ -513,14 +513,6 @@ def _as_ids(wanted: Any, what: str) -> Any:
             f"{shown(wanted)} is not understood: give one {what} id or a list of ids."
         )
     return wanted
-
-
-def check_policy(on_unknown: str, allowed: Any = OnUnknown) -> None:
-    """Raise a `ParameterError` unless it is a policy: `OnUnknown`, or `Fallback` for lists."""
-    words = get_args(allowed)
-    if not is_word(on_unknown, words):
-        named = " or ".join([", ".join(map(repr, words[:-1])), repr(words[-1])])
-        raise ParameterError(f"on_unknown={shown(on_unknown)} is not allowed; use {named}.")
 
 
 def check_length(k: Any, most: int) -> int:
