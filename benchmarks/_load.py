@@ -187,7 +187,11 @@ def running(
     """Run a service in a group of processes of its own, on a core if one is named."""
     pin = ["taskset", "-c", str(core)] if core is not None else []
     process = subprocess.Popen(
-        [*pin, sys.executable, *words], start_new_session=True, stdout=log, stderr=log
+        [*pin, sys.executable, *words],
+        start_new_session=True,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "MALLOC_ARENA_MAX": "2"},  # as in deploy/
     )
     try:
         wait_until_ready(process, port)
