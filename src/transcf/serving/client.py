@@ -13,9 +13,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
+from types import MethodType
 from typing import (
     Any,
     ClassVar,
+    Concatenate,
     Generic,
     Literal,
     ParamSpec,
@@ -79,114 +81,10 @@ def _with_key(event: Mapping[str, Any]) -> dict[str, Any]:
     return {**event} if event.get("key") is not None else {**event, "key": uuid4().hex}
 
 
-# -- methods of both clients, as functions that build calls --------------------------------------
-
-
-def _recommend(user: Id, k: int = 10, **options: Unpack[Options]) -> Call[schemas.Recommendations]:
-    """Recommend items to a user.
-
-    Args:
-        user: User id; unknown users get popular items (see `source`).
-        k: Longest list.
-        options: `exclude_seen`, `categories`, `exclude`, `items` and `explain`; see
-            `transcf.serving.schemas.Options`.
-    """
-    given: dict[str, Any] = {"k": k, **options}
-    given["category"] = given.pop("categories", None)
-    return Call(f"recommendations/{encode_id(user)}", _given(given))
-
-
-def _recommend_many(
-    users: Iterable[Id], k: int = 10, **options: Unpack[Options]
-) -> Call[schemas.ManyRecommendations]:
-    """Recommend items to many users in one request; see `recommend`."""
-    return Call("recommendations", body=_given({"users": users, "k": k, **options}))
-
-
-def _recommend_for(
-    session: Iterable[Id], k: int = 10, **options: Unpack[Options]
-) -> Call[schemas.SessionRecommendations]:
-    """Recommend items for a session, its oldest item first; see `recommend`."""
-    return Call("session", body=_given({"session": session, "k": k, **options}))
-
-
-def _similar_items(item: Id, k: int = 10) -> Call[schemas.SimilarItems]:
-    """Find the items most similar to an item."""
-    return Call(f"similar-items/{encode_id(item)}", {"k": k})
-
-
-def _similar_users(user: Id, k: int = 10) -> Call[schemas.SimilarUsers]:
-    """Find the users most similar to a user."""
-    return Call(f"similar-users/{encode_id(user)}", {"k": k})
-
-
-def _explain(user: Id, item: Id, top: int = 5) -> Call[schemas.Explained]:
-    """Explain the score of an item by the items of a user's history."""
-    return Call("explanation", {"user": user, "item": item, "top": top})
-
-
-def _explain_for(session: Iterable[Id], item: Id, top: int = 5) -> Call[schemas.Explained]:
-    """Explain the score of an item by the items of a session."""
-    return Call("explanation", body={"session": list(session), "item": item, "top": top})
-
-
-def _score(pairs: Iterable[tuple[Id, Id]]) -> Call[schemas.PairScores]:
-    """Score (user, item) pairs."""
-    return Call("scores", body={"pairs": [{"user": user, "item": item} for user, item in pairs]})
-
-
-def _item(item: Id) -> Call[schemas.ItemFacts]:
-    """Return the metadata of an item."""
-    return Call(f"items/{encode_id(item)}")
-
-
-def _user(user: Id, limit: int = 100) -> Call[schemas.UserFacts]:
-    """Return the history of a user, newest first."""
-    return Call(f"users/{encode_id(user)}", {"limit": limit})
-
-
-def _search(
-    text: str, kind: Literal["items", "users", "categories", "all"] = "all", k: int = 20
-) -> Call[schemas.Found]:
-    """Find items by title and id, users by id, and categories by name."""
-    return Call("search", {"q": text, "kind": kind, "k": k})
-
-
-def _models() -> Call[dict[str, Any]]:
-    """Return settings, metrics, checksums and versions of the served model."""
-    return Call("models")
-
-
-def _send_event(
-    user: Id,
-    item: Id,
-    *,
-    time: float | None = None,
-    rating: float | None = None,
-    key: str | None = None,
-) -> Call[schemas.Stored]:
-    """Store an event; it is durable when this returns.
-
-    Args:
-        user: User id, known or new.
-        item: Item id, known or new.
-        time: Seconds since 1970; None for now.
-        rating: Optional rating.
-        key: Idempotency key: an event with a known key is not stored again. None generates one.
-    """
-    event = {"user": user, "item": item, "time": time, "rating": rating, "key": key}
-    return Call("events", body=_with_key(_given(event)))
-
-
-def _send_events(events: Iterable[schemas.Event]) -> Call[schemas.Stored]:
-    """Store events in one request, all or none; see `send_event`."""
-    return Call("events", body={"events": [_with_key(event) for event in events]})
-
-
 class _Method(Generic[P, T]):
-    """A method of both clients that sends the call built by a function."""
+    """Decorates a method that builds a call: the method of a client sends it."""
 
-    def __init__(self, build: Callable[P, Call[T]]) -> None:
+    def __init__(self, build: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self._build = build
 
     @overload
@@ -196,31 +94,12 @@ class _Method(Generic[P, T]):
     def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
         if client is None:
             return self._build
-
-        @wraps(self._build)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.send(self._build(*args, **kwargs))
-
-        return method
+        build = MethodType(self._build, client)
+        return wraps(build)(lambda *args, **kwargs: client.send(build(*args, **kwargs)))
 
 
 class _Connection:
     """What both clients share: methods, checked arguments, retry delays and answers."""
-
-    recommend = _Method(_recommend)
-    recommend_many = _Method(_recommend_many)
-    recommend_for = _Method(_recommend_for)
-    similar_items = _Method(_similar_items)
-    similar_users = _Method(_similar_users)
-    explain = _Method(_explain)
-    explain_for = _Method(_explain_for)
-    score = _Method(_score)
-    item = _Method(_item)
-    user = _Method(_user)
-    search = _Method(_search)
-    models = _Method(_models)
-    send_event = _Method(_send_event)
-    send_events = _Method(_send_events)
 
     _http_class: ClassVar[Any]
 
@@ -244,6 +123,111 @@ class _Connection:
         self._url, self._retries = url.rstrip("/"), retries
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = self._http_class(transport=transport, headers=headers, timeout=timeout)
+
+    @_Method
+    def recommend(
+        self, user: Id, k: int = 10, **options: Unpack[Options]
+    ) -> Call[schemas.Recommendations]:
+        """Recommend items to a user.
+
+        Args:
+            user: User id; unknown users get popular items (see `source`).
+            k: Longest list.
+            options: `exclude_seen`, `categories`, `exclude`, `items` and `explain`; see
+                `transcf.serving.schemas.Options`.
+        """
+        given: dict[str, Any] = {"k": k, **options}
+        given["category"] = given.pop("categories", None)
+        return Call(f"recommendations/{encode_id(user)}", _given(given))
+
+    @_Method
+    def recommend_many(
+        self, users: Iterable[Id], k: int = 10, **options: Unpack[Options]
+    ) -> Call[schemas.ManyRecommendations]:
+        """Recommend items to many users in one request; see `recommend`."""
+        return Call("recommendations", body=_given({"users": users, "k": k, **options}))
+
+    @_Method
+    def recommend_for(
+        self, session: Iterable[Id], k: int = 10, **options: Unpack[Options]
+    ) -> Call[schemas.SessionRecommendations]:
+        """Recommend items for a session, its oldest item first; see `recommend`."""
+        return Call("session", body=_given({"session": session, "k": k, **options}))
+
+    @_Method
+    def similar_items(self, item: Id, k: int = 10) -> Call[schemas.SimilarItems]:
+        """Find the items most similar to an item."""
+        return Call(f"similar-items/{encode_id(item)}", {"k": k})
+
+    @_Method
+    def similar_users(self, user: Id, k: int = 10) -> Call[schemas.SimilarUsers]:
+        """Find the users most similar to a user."""
+        return Call(f"similar-users/{encode_id(user)}", {"k": k})
+
+    @_Method
+    def explain(self, user: Id, item: Id, top: int = 5) -> Call[schemas.Explained]:
+        """Explain the score of an item by the items of a user's history."""
+        return Call("explanation", {"user": user, "item": item, "top": top})
+
+    @_Method
+    def explain_for(self, session: Iterable[Id], item: Id, top: int = 5) -> Call[schemas.Explained]:
+        """Explain the score of an item by the items of a session."""
+        return Call("explanation", body={"session": list(session), "item": item, "top": top})
+
+    @_Method
+    def score(self, pairs: Iterable[tuple[Id, Id]]) -> Call[schemas.PairScores]:
+        """Score (user, item) pairs."""
+        body = {"pairs": [{"user": user, "item": item} for user, item in pairs]}
+        return Call("scores", body=body)
+
+    @_Method
+    def item(self, item: Id) -> Call[schemas.ItemFacts]:
+        """Return the metadata of an item."""
+        return Call(f"items/{encode_id(item)}")
+
+    @_Method
+    def user(self, user: Id, limit: int = 100) -> Call[schemas.UserFacts]:
+        """Return the history of a user, newest first."""
+        return Call(f"users/{encode_id(user)}", {"limit": limit})
+
+    @_Method
+    def search(
+        self, text: str, kind: Literal["items", "users", "categories", "all"] = "all", k: int = 20
+    ) -> Call[schemas.Found]:
+        """Find items by title and id, users by id, and categories by name."""
+        return Call("search", {"q": text, "kind": kind, "k": k})
+
+    @_Method
+    def models(self) -> Call[dict[str, Any]]:
+        """Return settings, metrics, checksums and versions of the served model."""
+        return Call("models")
+
+    @_Method
+    def send_event(
+        self,
+        user: Id,
+        item: Id,
+        *,
+        time: float | None = None,
+        rating: float | None = None,
+        key: str | None = None,
+    ) -> Call[schemas.Stored]:
+        """Store an event; it is durable when this returns.
+
+        Args:
+            user: User id, known or new.
+            item: Item id, known or new.
+            time: Seconds since 1970; None for now.
+            rating: Optional rating.
+            key: Idempotency key: an event with a known key is not stored again. None generates one.
+        """
+        event = {"user": user, "item": item, "time": time, "rating": rating, "key": key}
+        return Call("events", body=_with_key(_given(event)))
+
+    @_Method
+    def send_events(self, events: Iterable[schemas.Event]) -> Call[schemas.Stored]:
+        """Store events in one request, all or none; see `send_event`."""
+        return Call("events", body={"events": [_with_key(event) for event in events]})
 
     def _request(self, call: Call[Any]) -> dict[str, Any]:
         """Return the arguments of httpx's `request`."""
