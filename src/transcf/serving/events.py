@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -59,6 +59,9 @@ class Event:
     rating: float | None = None
     key: str | None = None
     number: int = field(default=0, compare=False)
+
+
+_COLUMNS = tuple(column.name for column in fields(Event))
 
 
 def invalid_reason(event: Event, users: IdMap, items: IdMap, now: float) -> str | None:
@@ -182,16 +185,8 @@ class EventStore:
                             continue
                         known.add(event.key)
                     last += 1
-                    rows.append(
-                        {
-                            "number": last,
-                            "user": event.user,
-                            "item": event.item,
-                            "time": event.time,
-                            "rating": event.rating,
-                            "key": event.key,
-                        }
-                    )
+                    values = {name: getattr(event, name) for name in _COLUMNS}
+                    rows.append(values | {"number": last})
                 added.append(Added(last - before, len(batch) - (last - before), last))
             if rows:
                 connection.execute(sql.insert(self._events), rows)
@@ -232,7 +227,7 @@ class EventStore:
     def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
         events = self._events.c
-        columns = (events.user, events.item, events.time, events.rating, events.key, events.number)
+        columns = [events[name] for name in _COLUMNS]
         query = sql.select(*columns).where(events.number > number).order_by(events.number)
         with self._connected() as connection:
             return [Event(*row) for row in connection.execute(query)]

@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from transcf.data.interactions import Mask
 from transcf.errors import UnsupportedError
 from transcf.io.model_dir import NAME
 from transcf.models.base import Recommender
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import FittedScorer
 from transcf.models.params import values_of
 from transcf.models.registry import load_version
 from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
@@ -40,19 +39,33 @@ SHARED_FOLDER = "TRANSCF_SHARED"
 _WARM_UP_USERS = 128
 
 
-@dataclass(frozen=True, eq=False)
 class ModelVersion:
     """An immutable, loaded model version with everything that queries need.
 
-    Arrays of the model are memory-mapped. `can` says which operations it supports.
+    Arrays of the model are memory-mapped.
+
+    Attributes:
+        can: Which operations it supports.
+        scorer, data: The fitted scorer of the model, and the training data that the model keeps.
+        users, items: Ids.
+        events_after: Number of the newest event that the model has learned from.
     """
 
-    number: int
-    folder: Path
-    model: Recommender[Any]
-    metadata: Mapping[str, ItemMetadata]
-    can: Mapping[str, bool]
-    loaded_at: float = field(default_factory=time.time)
+    def __init__(
+        self,
+        number: int,
+        folder: Path,
+        model: Recommender[Any],
+        metadata: Mapping[str, ItemMetadata],
+        can: Mapping[str, bool],
+    ) -> None:
+        self.number, self.folder, self.model = number, folder, model
+        self.metadata, self.can, self.loaded_at = metadata, can, time.time()
+        self.scorer: FittedScorer = model.learned_
+        self.data = self.scorer.known
+        self.users, self.items = self.data.users, self.data.items
+        learned = model.report_.get(EVENTS_AFTER, 0)
+        self.events_after = learned if isinstance(learned, int) else 0
 
     @classmethod
     def load(cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata]) -> ModelVersion:
@@ -82,32 +95,6 @@ class ModelVersion:
         if self.can["similar_items"]:
             self.model.similar_items(items, k=1)
         _ = self.popular, self.description, self.item_metadata
-
-    @property
-    def scorer(self) -> FittedScorer:
-        """The fitted scorer of the model."""
-        return self.model.learned_
-
-    @property
-    def data(self) -> TrainingData:
-        """The training data that the model keeps."""
-        return self.scorer.known
-
-    @property
-    def users(self) -> IdMap:
-        """User ids."""
-        return self.data.users
-
-    @property
-    def items(self) -> IdMap:
-        """Item ids."""
-        return self.data.items
-
-    @property
-    def events_after(self) -> int:
-        """Number of the newest event that the model has learned from."""
-        number = self.model.report_.get(EVENTS_AFTER, 0)
-        return number if isinstance(number, int) else 0
 
     @cached_property
     def popular(self) -> Rows:

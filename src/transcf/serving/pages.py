@@ -10,7 +10,8 @@ import gzip
 import hashlib
 import mimetypes
 import re
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -40,71 +41,59 @@ _HEADERS = {
 _CHECKED, _IMMUTABLE = "no-cache", "public, max-age=31536000, immutable"
 
 
-class _File:
-    """A file in memory, with its compressed form."""
-
-    def __init__(self, name: str, content: bytes) -> None:
-        self.content = content
-        self.kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        self.digest = hashlib.sha256(content).hexdigest()[:16]
-
-    @cached_property
-    def compressed(self) -> bytes:
-        return gzip.compress(self.content, 6, mtime=0)
-
-    def response(self, request: Request, cache_control: str) -> Response:
-        """Return the file, compressed if the client takes that; 304 if the client has it."""
-        gzipped = "gzip" in request.headers.get("accept-encoding", "")
-        tag = f'"{self.digest}{"-gzip" if gzipped else ""}"'
-        headers = {**_HEADERS, "Cache-Control": cache_control, "ETag": tag}
-        if tag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        if gzipped:
-            headers["Content-Encoding"] = "gzip"
-        return Response(
-            self.compressed if gzipped else self.content, headers=headers, media_type=self.kind
-        )
+def _index(files: Mapping[str, bytes], digest: str) -> bytes:
+    """Return the page with links to files under their digest."""
+    # Browsers would find imported scripts one after the other; some are only loaded on demand.
+    late = set(re.findall(rb'import\("\./([^"]+)"\)', files["main.js"]))
+    preloads = "".join(
+        f'  <link rel="modulepreload" href="page/{name}">\n'
+        for name in files
+        if name.endswith(".js") and name.encode() not in late
+    )
+    index = files["index.html"].replace(b"</head>", preloads.encode() + b"</head>")
+    return index.replace(b'"page/', f'"page/{digest}/'.encode())
 
 
-class _Page:
-    """The files of the explorer page by name; `digest` changes with any of them."""
+@cache
+def _encode(content: bytes, gzipped: bool) -> tuple[bytes, str]:
+    """Return a file as it is sent, and its tag."""
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    if gzipped:
+        return gzip.compress(content, 6, mtime=0), f'"{digest}-gzip"'
+    return content, f'"{digest}"'
 
-    def __init__(self) -> None:
-        files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
-        self.digest = hashlib.sha256(repr(files).encode()).hexdigest()[:12]
-        # Browsers would find imported scripts one after the other; some are only loaded on demand.
-        late = set(re.findall(rb'import\("\./([^"]+)"\)', files["main.js"]))
-        preloads = "".join(
-            f'  <link rel="modulepreload" href="page/{name}">\n'
-            for name in files
-            if name.endswith(".js") and name.encode() not in late
-        )
-        index = files.pop("index.html").replace(b"</head>", preloads.encode() + b"</head>")
-        self.index = _File("index.html", index.replace(b'"page/', f'"page/{self.digest}/'.encode()))
-        self._files = {name: _File(name, content) for name, content in files.items()}
 
-    def file(self, name: str) -> _File:
-        if name not in self._files:
-            raise HTTPException(404)
-        return self._files[name]
+def _response(request: Request, name: str, content: bytes, cache_control: str) -> Response:
+    """Return a file, compressed if the client takes that; 304 if the client has it."""
+    gzipped = "gzip" in request.headers.get("accept-encoding", "")
+    body, tag = _encode(content, gzipped)
+    headers = {**_HEADERS, "Cache-Control": cache_control, "ETag": tag}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if gzipped:
+        headers["Content-Encoding"] = "gzip"
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Response(body, headers=headers, media_type=kind)
 
 
 def add_pages(app: FastAPI) -> None:
     """Add the explorer page, which shows the description of all routes as well."""
-    page = _Page()
+    files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+    current = hashlib.sha256(repr(files).encode()).hexdigest()[:12]
+    page = _index(files, current)
+    del files["index.html"]
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
-        return page.index.response(request, _CHECKED)
+        return _response(request, "index.html", page, _CHECKED)
 
     @app.get("/page/{name}", include_in_schema=False)
-    async def file(request: Request, name: str) -> Response:
-        return page.file(name).response(request, _CHECKED)
-
     @app.get("/page/{digest}/{name}", include_in_schema=False)
-    async def digested_file(request: Request, digest: str, name: str) -> Response:
-        control = _IMMUTABLE if digest == page.digest else _CHECKED
-        return page.file(name).response(request, control)
+    async def file(request: Request, name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404)
+        control = _IMMUTABLE if request.path_params.get("digest") == current else _CHECKED
+        return _response(request, name, files[name], control)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def description() -> Response:

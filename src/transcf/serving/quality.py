@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from transcf.data.csr import offsets
 from transcf.data.ids import UNKNOWN, Rows
+from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, find_rows
-from transcf.serving.ranking import Ranked, ResolvedUser, rank
-from transcf.serving.schemas import RecommendOptions
+from transcf.serving.ranking import ResolvedUser, rank
+from transcf.serving.schemas import RecommendOptions, Source
 
-#: Length of the lists.
-_K = 10
+#: Length of the lists, and users that are ranked at once.
+_K, _BLOCK = 10, 256
 #: Largest and smallest number of users that are compared; scores of pairs that are computed.
 _MAX_USERS, _MIN_USERS, _MAX_SCORES = 500, 20, 2_000_000
-
-
-class _Case(NamedTuple):
-    """What is known about a user, and the items that the lists should have."""
-
-    history: Rows
-    targets: Rows
 
 
 def quality(version: ModelVersion, events: EventCache) -> schemas.Quality:
@@ -66,40 +60,44 @@ def _coverage(version: ModelVersion) -> float | None:
 
 
 def _new_events(version: ModelVersion, events: EventCache) -> schemas.Check | None:
-    cases = _new_cases(version, events)
-    if len(cases) < _MIN_USERS or not version.can["fold_in"]:
-        return None
-    options = [RecommendOptions(k=_K)] * len(cases)
-    own = [ResolvedUser(UNKNOWN, case.history, "folded_in") for case in cases]
-    floor = [ResolvedUser(UNKNOWN, case.history, "popular") for case in cases]
-    return {
-        "basis": "new_events",
-        "users": len(cases),
-        "model": _accuracy(rank(version, own, options), cases),
-        "popularity": _accuracy(rank(version, floor, options), cases),
-    }
-
-
-def _new_cases(version: ModelVersion, events: EventCache) -> list[_Case]:
-    cases = []
+    histories: list[Rows] = []
+    targets: list[set[str]] = []
     for user, new in list(events.by_user.items())[-_MAX_USERS:]:
         row = int(find_rows(version.users, [user])[0])
         if row == UNKNOWN:
             continue
         history = version.data.histories[row]
         chosen = version.rankable_rows([event.item for event in new])
-        targets = np.setdiff1d(chosen, history)
-        if len(targets):
-            cases.append(_Case(history, targets))
-    return cases
+        unseen = np.setdiff1d(chosen, history)
+        if len(unseen):
+            histories.append(history)
+            targets.append(set(map(str, version.items.ids(unseen))))
+    if len(targets) < _MIN_USERS or not version.can["fold_in"]:
+        return None
+
+    def measure(source: Source) -> dict[str, float]:
+        users = [ResolvedUser(UNKNOWN, history, source) for history in histories]
+        return {name: round(value, 4) for name, value in accuracy(version, users, targets).items()}
+
+    return {
+        "basis": "new_events",
+        "users": len(targets),
+        "model": measure("folded_in"),
+        "popularity": measure("popular"),
+    }
 
 
-def _accuracy(lists: Sequence[Ranked], cases: Sequence[_Case]) -> dict[str, float]:
-    hits, gains = [], []
-    weights = 1 / np.log2(np.arange(2, _K + 2))
-    for ranked, case in zip(lists, cases, strict=True):
-        found = np.isin(ranked.items, case.targets)
-        hits.append(found.any())
-        gains.append(weights[: len(found)][found].sum() / weights[: len(case.targets)].sum())
-    hit_rate, ndcg = float(np.mean(hits)), float(np.mean(gains))
-    return {f"HitRate@{_K}": round(hit_rate, 4), f"NDCG@{_K}": round(ndcg, 4)}
+def accuracy(
+    version: ModelVersion, users: Sequence[ResolvedUser], targets: Sequence[set[str]]
+) -> dict[str, float]:
+    """Return the accuracy of the service's lists; each user has at least one target item."""
+    ranks: list[float] = []
+    for first in range(0, len(users), _BLOCK):
+        some = users[first : first + _BLOCK]
+        lists = rank(version, some, [RecommendOptions(k=_K)] * len(some))
+        for ranked, items in zip(lists, targets[first : first + _BLOCK], strict=True):
+            places = {str(item): n for n, item in enumerate(version.items.ids(ranked.items), 1)}
+            ranks += sorted(places.get(item, np.inf) for item in items)
+    rows, ends = np.arange(len(users), dtype=np.int32), offsets([len(items) for items in targets])
+    found = Ranks(rows, ends, np.array(ranks))
+    return {f"{name}@{_K}": float(METRICS[name](found, _K).mean()) for name in ("HitRate", "NDCG")}

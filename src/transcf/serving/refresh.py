@@ -10,28 +10,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from transcf.data.csr import offsets
 from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.base import Recommender
 from transcf.models.fitted import TrainingData
 from transcf.models.registry import load_version
 from transcf.models.trend import with_counts_of
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
-from transcf.serving.ranking import rank, resolve_users
-from transcf.serving.schemas import RecommendOptions
+from transcf.serving.quality import accuracy
+from transcf.serving.ranking import resolve_users
 from transcf.serving.versions import Versions
 
 #: Share of the new events that both models are evaluated on: the newest.
 _HELD_OUT = 0.2
-#: Length of the evaluated lists, and the metric.
-_LENGTH, _METRIC = 10, "NDCG"
-#: Users that are ranked at once.
-_BLOCK = 256
+#: The metric that decides.
+_METRIC = "NDCG@10"
 #: Description of the data that a model folder holds.
 _FOLDER = "the training interactions in the model's folder"
 #: Integer times above this are milliseconds (as seconds they would be after the year 5000), and
@@ -104,12 +100,7 @@ def refresh(
     judged, old_quality, new_quality = _evaluate(served, candidate, store, older, held_out)
     model = train(new)
     fitted_on = f"{source} and {len(new):,} new events"
-    validation = {
-        "users": judged,
-        "metric": f"{_METRIC}@{_LENGTH}",
-        "old": old_quality,
-        "new": new_quality,
-    }
+    validation = {"users": judged, "metric": _METRIC, "old": old_quality, "new": new_quality}
     model.report_ |= {EVENTS_AFTER: found[-1].number, "fitted_on": fitted_on}
     model.report_[VALIDATION] = validation
     version = versions.add(model)
@@ -197,25 +188,9 @@ def _evaluate(
             wanted.append(unseen)
     if not users:
         return 0, None, None
-    old = _quality(served, known, users, wanted)
-    return len(users), old, _quality(candidate, no_events, users, wanted)
-
-
-def _quality(
-    version: ModelVersion, events: EventCache, users: Sequence[Id], wanted: Sequence[set[str]]
-) -> float:
-    """Return NDCG@10 of the lists that the service would give."""
-    resolved = resolve_users(version, events, users)
-    ranks: list[float] = []
-    for first in range(0, len(users), _BLOCK):
-        some = resolved[first : first + _BLOCK]
-        lists = rank(version, some, [RecommendOptions(k=_LENGTH)] * len(some))
-        for ranked, items in zip(lists, wanted[first : first + _BLOCK], strict=True):
-            listed = map(str, version.items.ids(ranked.items))
-            places = {item: place for place, item in enumerate(listed, 1)}
-            ranks += sorted(places.get(item, np.inf) for item in items)
-    rows, ends = np.arange(len(users), dtype=np.int32), offsets([len(items) for items in wanted])
-    return float(METRICS[_METRIC](Ranks(rows, ends, np.array(ranks)), _LENGTH).mean())
+    old = accuracy(served, resolve_users(served, known, users), wanted)
+    new = accuracy(candidate, resolve_users(candidate, no_events, users), wanted)
+    return len(users), old[_METRIC], new[_METRIC]
 
 
 # -- events as a log -----------------------------------------------------------------------------
