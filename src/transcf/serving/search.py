@@ -15,8 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import Rows
-
-Mask = npt.NDArray[np.bool_]
+from transcf.data.interactions import Mask
 
 #: Letters of the shortest word that may have a typo.
 _MIN_TYPO_LENGTH = 4
@@ -73,7 +72,9 @@ class TextIndex:
         kinds = [self._is_exact(words, plain), self._has_words(words)]
         kinds[1] |= self._ids.str.starts_with(plain).to_numpy()
         if not any(kind.any() for kind in kinds):
-            kinds.append(self._has_words_but_one(words))
+            long = [n for n, word in enumerate(words) if len(word) >= _MIN_TYPO_LENGTH]
+            if long:
+                kinds.append(np.any([self._has_words(words, typo=n) for n in long], axis=0))
         if len(words) and sum(int(kind.sum()) for kind in kinds) < k:
             kinds.append(self._contains(" ".join(words), plain))
         rank = np.full(len(self._ids), len(kinds))
@@ -96,31 +97,21 @@ class TextIndex:
             inside = inside | self._folded.str.contains(folded, literal=True)
         return inside.to_numpy().copy()
 
-    def _has_words(self, words: Sequence[str]) -> Mask:
-        """Return which texts have all words; the last may be the beginning of one."""
+    def _has_words(self, words: Sequence[str], typo: int | None = None) -> Mask:
+        """Return which texts have all words; the last may be the beginning of one.
+
+        The word at the place `typo` has a typo.
+        """
         found = np.full(len(self._ids), bool(words))
-        for place, word in enumerate(words):
-            found &= self._has(word, is_last=place == len(words) - 1)
-        return found
-
-    def _has_words_but_one(self, words: Sequence[str]) -> Mask:
-        """Return which texts have all words if one of them has a typo."""
-        found = np.zeros(len(self._ids), dtype=bool)
-        for place, word in enumerate(words):
-            if len(word) < _MIN_TYPO_LENGTH:
-                continue
-            similar = self._words[0].str.contains(_typo_pattern(word, place == len(words) - 1))
-            mask = self._rows_of(np.flatnonzero(similar.to_numpy()))
-            for other_place, other in enumerate(words):
-                if other_place != place:
-                    mask &= self._has(other, is_last=other_place == len(words) - 1)
-            found |= mask
-        return found
-
-    def _has(self, word: str, *, is_last: bool) -> Mask:
         vocabulary = self._words[0]
-        matches = vocabulary.str.starts_with(word) if is_last else vocabulary == word
-        return self._rows_of(np.flatnonzero(matches.to_numpy()))
+        for place, word in enumerate(words):
+            is_last = place == len(words) - 1
+            if place == typo:
+                matches = vocabulary.str.contains(_typo_pattern(word, is_last))
+            else:
+                matches = vocabulary.str.starts_with(word) if is_last else vocabulary == word
+            found &= self._rows_of(np.flatnonzero(matches.to_numpy()))
+        return found
 
     def _rows_of(self, numbers: npt.NDArray[np.integer]) -> Mask:
         """Return which texts have any of some words of the vocabulary."""
