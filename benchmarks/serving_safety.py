@@ -48,9 +48,9 @@ from _load import (
     wait_until_ready,
 )
 from transcf.data.synthetic import synthesize
+from transcf.io.model_dir import Versions
 from transcf.models.registry import create, load_version
 from transcf.serving.events import EventStore
-from transcf.serving.versions import Versions
 
 USERS, ITEMS = 300, 200
 

@@ -14,8 +14,8 @@ from typer.testing import Result
 import transcf
 from transcf.data.synthetic import synthesize
 from transcf.errors import ModelFileError
+from transcf.io.model_dir import Versions
 from transcf.models.mixture import TransCFMixture
-from transcf.serving.versions import Versions
 
 Command = Callable[..., Result]
 Answer = Callable[..., Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from transcf import Interactions, Split, create, k_core, leave_one_out, load, synthesize
 from transcf.data import PartitionedLog, prepare_parts, read_interactions
 from transcf.distributed import Cluster
-from transcf.distributed.cluster import ClusterTasks
 from transcf.distributed.training import share_out
 from transcf.errors import EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
@@ -30,13 +28,6 @@ from transcf.models.triples import Problem
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
 
 CLUSTER = Cluster(workers=2, threads=1)
-
-
-@pytest.fixture(scope="module")
-def tasks() -> Iterator[ClusterTasks]:
-    """All of this module shares one cluster."""
-    with ClusterTasks(CLUSTER) as tasks:
-        yield tasks
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +49,7 @@ def split(source: Path) -> Split:
     return leave_one_out(k_core(read_interactions(source), 5, 5))
 
 
-@pytest.mark.usefixtures("tasks")
+@pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
     ("name", "settings"),
     [("bpr", {}), ("transcf", {"recency": 2.0}), ("transcf-mixture", {"batch_events": 200})],

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from transcf import load
 from transcf.cli.app import app
-from transcf.serving.versions import Versions
+from transcf.io.model_dir import Versions
 
 WORDS = [
     "ann", "bob", "zoe", "", " ", "1", "2", "99", "-1", "0", "1e3", "nan", "inf", "2.5",

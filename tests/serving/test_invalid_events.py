@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from transcf.cli.app import app
 from transcf.data.readers import read_interactions
+from transcf.io.model_dir import Versions
 from transcf.models.registry import create
 from transcf.serving.events import Event, EventCache, EventStore
 from transcf.serving.refresh import refresh
-from transcf.serving.versions import Versions
 
 TOO_LARGE = "9999999999999999999"  # 19 digits, above 2**63 - 1
 

@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf import EASE, Interactions, Popularity, Validation, leave_one_out
+from transcf.io.model_dir import Versions
 from transcf.models.registry import create, load
-from transcf.serving.versions import Versions
 
 
 def test_coverage_is_that_of_lists(client: TestClient, shop: Path) -> None:

@@ -17,12 +17,12 @@ from starlette.testclient import TestClient
 import transcf
 from transcf.data.interactions import Interactions
 from transcf.errors import ModelFileError, ParameterError
+from transcf.io.model_dir import Versions
 from transcf.models.registry import create
 from transcf.models.trend import AutoTrend, trend_of
 from transcf.serving.events import Event, EventStore
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.refresh import back_to, refresh, with_events
-from transcf.serving.versions import Versions
 
 
 def look(client: TestClient) -> dict[str, Any]:

@@ -369,8 +369,8 @@ def command_line(context: typer.Context) -> str:
 def open_model(folder: str | Path) -> Recommender[Any]:
     """Load the current version of a saved model; name it on stderr if there are several."""
     from transcf.data.files import path_of
+    from transcf.io.model_dir import Versions
     from transcf.models.registry import load_version
-    from transcf.serving.versions import Versions
 
     versions = Versions(path_of(folder))
     current = versions.current()

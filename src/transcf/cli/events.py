@@ -45,11 +45,10 @@ def _open(folder: Path, url: str | None) -> Iterator[EventStore]:
 
 
 def _current_model(folder: Path) -> Recommender[Any]:
+    from transcf.io.model_dir import Versions
     from transcf.models.registry import load_version
-    from transcf.serving.versions import Versions
 
-    versions = Versions(folder.absolute())
-    versions.check()
+    versions = Versions.of(folder)
     return load_version(versions.folder(versions.current()), mapped=True)
 
 

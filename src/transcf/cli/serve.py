@@ -145,10 +145,9 @@ def refresh(
         raise ParameterError(
             "--back-to takes no other options: it only changes which version is served."
         )
-    from transcf.serving.versions import Versions
+    from transcf.io.model_dir import Versions
 
-    versions = Versions(folder.absolute())
-    versions.check()
+    versions = Versions.of(folder)
     try:
         from transcf.serving import refresh as refreshing
         from transcf.serving.events import EventStore, events_url

@@ -66,20 +66,48 @@ class Cluster:
 
         return DistributedTraining(self, solver, problem, settings)
 
+    def _connect(self) -> tuple[Session, int]:
+        """Connect with processors for all workers; return the threads of each as well."""
+        threads = self.threads_for(self.workers)
+        return Session(self.address, self.workers * threads), threads
+
+    def map(self, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
+        """Call `work` with each of the tasks in a worker; results are in their order.
+
+        The task of a lost worker is repeated by another one. All workers must see the same files.
+
+        Example:
+            >>> list(Cluster(workers=2).map(math.sqrt, [(4,), (9,)]))  # doctest: +SKIP
+            [2.0, 3.0]
+        """
+        session, threads = self._connect()
+        with session:
+            ray, submitted = session.ray, list[Any]()
+            remote = ray.remote(num_cpus=threads, max_retries=_RETRIES)(do)
+            for done in range(len(tasks)):
+                more = tasks[len(submitted) : done + _AHEAD * self.workers]
+                submitted += [remote.remote(work, threads, task) for task in more]
+                try:
+                    yield ray.get(submitted[done])
+                except ray.exceptions.RayTaskError as problem:
+                    raise problem.cause from None  # the error of the task, without Ray's traceback
+                submitted[done] = None  # the object store may drop the result
+
     @contextmanager
     def helping(self, work: Callable[..., object], *task: Any) -> Iterator[None]:
         """Call `work(*task)` once in every worker, inside the block, and cancel the calls then.
 
         The call of a lost worker is repeated in another one. Errors of the calls are ignored.
         """
-        with ClusterTasks(self) as tasks:
-            shared = tasks.ray.put(task)  # once for all workers
-            remote = tasks.ray.remote(num_cpus=tasks.threads, max_retries=_RETRIES)(do)
-            calls = [remote.remote(work, tasks.threads, shared) for _ in range(self.workers)]
+        session, threads = self._connect()
+        with session:
+            shared = session.ray.put(task)  # once for all workers
+            remote = session.ray.remote(num_cpus=threads, max_retries=_RETRIES)(do)
+            calls = [remote.remote(work, threads, shared) for _ in range(self.workers)]
             try:
                 yield
             finally:
-                tasks.cancel(calls)
+                _cancel(session.ray, calls)
 
     @contextmanager
     def trial_workers(self, objective: Objective) -> Iterator[Workers]:
@@ -89,8 +117,9 @@ class Cluster:
         """
         from transcf.experiments.tune import Workers, run_or_refuse
 
-        with ClusterTasks(self) as tasks:
-            ray, threads = tasks.ray, tasks.threads
+        session, threads = self._connect()
+        with session:
+            ray = session.ray
             nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
             size = min(self.workers, sum(int(cpus // threads) for cpus in nodes))
             if size < self.workers:
@@ -111,7 +140,7 @@ class Cluster:
             try:
                 yield Workers(size, submit, (ray.exceptions.RayError,))
             finally:
-                tasks.cancel(submitted)
+                _cancel(ray, submitted)
 
 
 # -- the connection to Ray -------------------------------------------------------------------------
@@ -202,44 +231,11 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
 
 
-# -- independent tasks -----------------------------------------------------------------------------
-
-
-class ClusterTasks(Session):
-    """Runs independent tasks on a cluster.
-
-    The task of a lost worker is repeated by another one. All workers must see the same files.
-
-    Attributes:
-        threads: Threads of each worker.
-
-    Example:
-        >>> with ClusterTasks(Cluster(workers=2)) as tasks:  # doctest: +SKIP
-        ...     list(tasks(math.sqrt, [(4,), (9,)]))
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._ahead, self.threads = _AHEAD * cluster.workers, cluster.threads_for(cluster.workers)
-        super().__init__(cluster.address, cluster.workers * self.threads)
-
-    def __call__(self, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Call `work` with each of the tasks; results are in their order."""
-        remote = self.ray.remote(num_cpus=self.threads, max_retries=_RETRIES)(do)
-        submitted: list[Any] = []
-        for done in range(len(tasks)):
-            more = tasks[len(submitted) : done + self._ahead]
-            submitted += [remote.remote(work, self.threads, task) for task in more]
-            try:
-                yield self.ray.get(submitted[done])
-            except self.ray.exceptions.RayTaskError as problem:
-                raise problem.cause from None  # the error of the task, without Ray's traceback
-            submitted[done] = None  # the object store may drop the result
-
-    def cancel(self, submitted: Sequence[Any]) -> None:
-        """Cancel tasks; finished ones are left as they are."""
-        for task in submitted:
-            with suppress(self.ray.exceptions.RayError):
-                self.ray.cancel(task, force=True)
+def _cancel(ray: Any, submitted: Sequence[Any]) -> None:
+    """Cancel tasks; finished ones are left as they are."""
+    for task in submitted:
+        with suppress(ray.exceptions.RayError):
+            ray.cancel(task, force=True)
 
 
 def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transcf.data.atomic import atomic_write, remove_abandoned
-from transcf.distributed.cluster import Cluster, ClusterTasks
+from transcf.distributed.cluster import Cluster
 from transcf.errors import DataError
 from transcf.io.model_dir import NAME, current_folder
 from transcf.models.fitted import FittedScorer
@@ -63,11 +63,8 @@ def recommend_all(
     request = _ListRequest(model, signature, out, part_users, k, exclude_seen)
     runs = _runs(missing, length)
     done = n_parts - len(missing)
-    with (
-        ClusterTasks(cluster) as tasks,
-        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
-    ):
-        for written in tasks(_write_parts, [(request, run) for run in runs]):
+    with ProgressBar("Lists of all users", n_parts, "parts", progress) as bar:
+        for written in cluster.map(_write_parts, [(request, run) for run in runs]):
             done += written
             bar.show(done)
     _tidy(out)

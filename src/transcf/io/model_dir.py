@@ -45,7 +45,7 @@ import numpy as np
 import polars as pl
 
 from transcf import __version__
-from transcf.data.atomic import atomic_write_dir, is_taken
+from transcf.data.atomic import atomic_write, atomic_write_dir, is_taken
 from transcf.data.csr import Csr, Histories
 from transcf.data.files import path_of
 from transcf.data.ids import IdMap, Rows
@@ -67,7 +67,7 @@ _ATTEMPTS = 100
 #: Users whose histories are sorted at a time, to bound the memory.
 _USERS_AT_ONCE = 1 << 16
 #: How a version is numbered.
-NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 #: The description of a model.
 NAME = "model.json"
@@ -386,7 +386,7 @@ def _table(values: dict[str, Any]) -> str:
 
 def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
     """Raise unless a model may be written there: to a free name, an empty folder or a model."""
-    current = current_version(target)
+    current = Versions(target).current()
     if current != 1:
         raise ModelFileError(
             f"{target} has versions, and version {current} is in use: choose another folder, or "
@@ -477,46 +477,98 @@ def _read_table(
     return table
 
 
-def versions_folder(base: Path) -> Path:
-    """Return the folder of the later versions of a model."""
-    absolute = base.absolute()
-    return absolute.parent / f"{absolute.name}.versions"
+@dataclass(frozen=True)
+class Versions:
+    """The version folders of one model; `base` is that of version 1.
 
-
-def pointer_file(base: Path) -> Path:
-    """Return the file that holds the number of the current version of a model."""
-    return versions_folder(base) / "current"
-
-
-def version_folder(base: Path, version: int) -> Path:
-    """Return the folder of a version of a model, which need not exist."""
-    return base if version == 1 else versions_folder(base) / str(version)
-
-
-def current_version(base: Path) -> int:
-    """Return the number of the current version of a model.
-
-    Raises:
-        ModelFileError: The file of the current version does not hold a number.
+    A version folder never changes once it has its name, and the file that names the current version
+    is replaced atomically.
     """
-    pointer = pointer_file(base)
-    try:
-        text = pointer.read_bytes()[:100].decode("ascii", "replace").strip()
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return 1
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # then there cannot be other versions
+
+    base: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> Versions:
+        """Return the versions of a model, or raise a `ModelFileError` if there is no folder."""
+        base = folder.absolute()
+        if not base.is_dir():
+            raise ModelFileError(f"There is no model folder {base}.")
+        return cls(base)
+
+    @property
+    def later(self) -> Path:
+        """The folder of the later versions."""
+        absolute = self.base.absolute()
+        return absolute.parent / f"{absolute.name}.versions"
+
+    @property
+    def pointer(self) -> Path:
+        """The file that holds the number of the current version."""
+        return self.later / "current"
+
+    def folder(self, version: int) -> Path:
+        """Return the folder of a version, which need not exist."""
+        return self.base if version == 1 else self.later / str(version)
+
+    def current(self) -> int:
+        """Return the number of the current version.
+
+        Raises:
+            ModelFileError: The file of the current version does not hold a number.
+        """
+        try:
+            text = self.pointer.read_bytes()[:100].decode("ascii", "replace").strip()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return 1
-        raise _unreadable(pointer, error) from error
-    if not NUMBER.fullmatch(text):
-        raise ModelFileError(
-            f"{pointer} does not hold the number of a version: write one into it, or name one with "
-            "`transcf refresh --back-to`."
-        )
-    return int(text)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # then there cannot be other versions
+                return 1
+            raise _unreadable(self.pointer, error) from error
+        if not _NUMBER.fullmatch(text):
+            raise ModelFileError(
+                f"{self.pointer} does not hold the number of a version: write one into it, or name "
+                "one with `transcf refresh --back-to`."
+            )
+        return int(text)
+
+    def all(self) -> list[int]:
+        """Return the numbers of all version folders, complete or not, ascending."""
+        found = {1} if self.base.is_dir() else set()
+        if self.later.is_dir():
+            found |= {int(p.name) for p in self.later.iterdir() if _NUMBER.fullmatch(p.name)}
+        return sorted(found)
+
+    def made(self, version: int) -> float | None:
+        """Return when a version was written, in seconds since 1970; None if it is incomplete."""
+        try:
+            return (self.folder(version) / NAME).stat().st_mtime
+        except OSError:
+            return None
+
+    def fingerprint(self, version: int) -> tuple[int, int, int]:
+        """Return a value that changes when the files of a version are replaced."""
+        try:
+            status = os.stat(self.folder(version) / NAME)
+        except OSError:
+            return (version, 0, 0)
+        return (version, status.st_ino, status.st_mtime_ns)
+
+    def add(self, model: Any) -> int:
+        """Save a model as the next version, which is not served yet, and return its number."""
+        version = self.all()[-1] + 1
+        model.save(self.folder(version))
+        return version
+
+    def switch(self, version: int) -> None:
+        """Make a version the current one."""
+        if self.made(version) is None:
+            known = ", ".join(str(number) for number in self.all() if self.made(number))
+            raise ParameterError(f"There is no version {version} of {self.base}: there is {known}.")
+        with atomic_write(self.pointer) as unfinished:
+            unfinished.write_text(f"{version}\n", encoding="ascii")
 
 
 def current_folder(folder: str | PathLike[str]) -> Path:
     """Return the folder of the current version of a model."""
-    base = path_of(folder)
-    return version_folder(base, current_version(base))
+    versions = Versions(path_of(folder))
+    return versions.folder(versions.current())

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import svds
 
 from transcf.data.atomic import atomic_write
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.io.model_dir import NAME, versions_folder
+from transcf.io.model_dir import NAME, Versions
 
 if TYPE_CHECKING:
     from transcf.serving.model_version import ModelVersion
@@ -137,7 +137,7 @@ class Projection2D:
         described = (version.folder / NAME).read_bytes() + f"{_LANDMARKS} {_ITERATIONS}".encode()
         checksum = hashlib.sha256(described).hexdigest()[:16]
         is_first = version.number == 1
-        folder = versions_folder(version.folder) if is_first else version.folder.parent
+        folder = Versions(version.folder).later if is_first else version.folder.parent
         return folder / f"map-{version.number}-{checksum}.npy"
 
     def _placed(self, layout: Layout) -> Array | None:

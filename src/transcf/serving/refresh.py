@@ -14,6 +14,7 @@ from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, ParameterError, UnsupportedError
+from transcf.io.model_dir import Versions
 from transcf.models.base import Recommender
 from transcf.models.fitted import TrainingData
 from transcf.models.registry import load_version
@@ -22,7 +23,6 @@ from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
 from transcf.serving.quality import accuracy
 from transcf.serving.ranking import resolve_users
-from transcf.serving.versions import Versions
 
 #: Share of the new events that both models are evaluated on: the newest.
 _HELD_OUT = 0.2

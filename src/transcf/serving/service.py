@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from transcf.errors import ParameterError
+from transcf.io.model_dir import Versions
 from transcf.serving.auth import Tokens
 from transcf.serving.errors import OverloadedError
 from transcf.serving.events import (
@@ -30,7 +31,6 @@ from transcf.serving.ranking import RecommendRequest, recommend
 from transcf.serving.schemas import EventRequest, SessionRequest, UsersRequest
 from transcf.serving.settings import ServiceSettings
 from transcf.serving.version_manager import VersionManager
-from transcf.serving.versions import Versions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -139,8 +139,7 @@ class Service:
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self.tokens = Tokens(settings.token_file)
-        versions = Versions(settings.model.absolute())
-        versions.check()
+        versions = Versions.of(settings.model)
         metadata = {} if settings.items is None else read_item_metadata(settings.items)
         url = events_url(settings.model, settings.events)
         self._store = EventStore(url)

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from transcf.errors import ModelFileError, TransCFError, UnknownIdError, UnsupportedError
-from transcf.io.model_dir import NAME
+from transcf.io.model_dir import NAME, Versions
 from transcf.models.registry import load_version
 from transcf.serving.events import EventCache
 from transcf.serving.item_metadata import ItemMetadata
 from transcf.serving.model_version import VALIDATION, ModelVersion
-from transcf.serving.versions import Versions
 
 log = logging.getLogger("transcf.serving")
 
