@@ -13,6 +13,7 @@ import gzip
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -192,9 +193,7 @@ def _add_query(
     """Add a query as a route with its parameters after `version` and `events`."""
 
     async def endpoint(request: Request, **arguments: Any) -> Response:
-        def run(version: ModelVersion, events: EventCache) -> Any:
-            return query(version, events, **arguments)
-
+        run = partial(query, **arguments)
         return await _answer(request, run, cost(**arguments), slow=slow)
 
     signature = inspect.signature(query, eval_str=True)

@@ -40,13 +40,6 @@ class RefusedError(TransCFError):
         self.status, self.code, self.retry_after = status, code, retry_after
 
 
-class OverloadedError(RefusedError):
-    """More work is waiting than is allowed."""
-
-    def __init__(self, sentence: str, retry_after: int) -> None:
-        super().__init__(503, "overloaded", sentence, retry_after)
-
-
 def json_bytes(value: Any) -> bytes:
     """Return JSON; non-finite numbers become null, and integers above 2^53 text."""
     return to_json(_readable(value), inf_nan_mode="null", fallback=_plain)

@@ -44,9 +44,8 @@ class Metrics:
         if METRICS_FOLDER not in os.environ:
             self._registry.register(self._process)
             GCCollector(self._registry)
-        self._requests = Counter(
-            "transcf_requests", "Answered requests.", ["route", "method", "status"], **own
-        )
+        labels = ["route", "method", "status"]
+        self._requests = Counter("transcf_requests", "Answered requests.", labels, **own)
         self._seconds = Histogram(
             "transcf_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, **own
         )
@@ -59,31 +58,21 @@ class Metrics:
             "transcf_store_errors", "Failures of the event store.", ["operation"], **own
         )
         self.refused_versions = Counter("transcf_refused_versions", "Broken versions.", **own)
-        summed = own | {"multiprocess_mode": "livesum"}
-        largest = own | {"multiprocess_mode": "livemax"}
-        self.in_progress = Gauge(
-            "transcf_requests_in_progress", "Requests that are being answered.", **summed
+
+        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> Gauge:
+            return Gauge(name, text, labels, multiprocess_mode=mode, **own)
+
+        self.in_progress = gauge(
+            "transcf_requests_in_progress", "Requests that are being answered."
         )
-        self.queued = Gauge(
-            "transcf_queued", "Requests that wait for a thread.", ["queue"], **summed
-        )
-        self.ready = Gauge(
-            "transcf_ready", "1 if /readyz says so.", multiprocess_mode="livemin", **own
-        )
-        self.version = Gauge("transcf_version", "Served version.", **largest)
-        self.version_made = Gauge(
-            "transcf_version_made_seconds", "When it was written, since 1970.", **largest
-        )
-        self.event_lag = Gauge(
-            "transcf_event_lag", "Events that the served version has not learned from.", **largest
-        )
-        self.worker = Gauge(
-            "transcf_worker",
-            "Figures of a process.",
-            ["figure"],
-            multiprocess_mode="liveall",
-            **own,
-        )
+        self.queued = gauge("transcf_queued", "Requests that wait for a thread.", "queue")
+        self.ready = gauge("transcf_ready", "1 if /readyz says so.", mode="livemin")
+        self.version = gauge("transcf_version", "Served version.", mode="livemax")
+        written = "When it was written, since 1970."
+        self.version_made = gauge("transcf_version_made_seconds", written, mode="livemax")
+        not_learned = "Events that the served version has not learned from."
+        self.event_lag = gauge("transcf_event_lag", not_learned, mode="livemax")
+        self.worker = gauge("transcf_worker", "Figures of a process.", "figure", mode="liveall")
         self.count_request = lru_cache(1024)(self._children)
 
     def _children(self, route: str, method: str, status: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transcf.serving.auth import check_access
-from transcf.serving.errors import DEFAULT_HEADERS, OverloadedError, RefusedError, error_response
+from transcf.serving.errors import DEFAULT_HEADERS, RefusedError, error_response
 from transcf.serving.logs import fields, request_id
 from transcf.serving.service import Service
 
@@ -95,7 +95,7 @@ class Gate:
             return
         if self._active >= settings.max_requests:
             sentence = "The service has as many requests as it can take: try again in a moment."
-            raise OverloadedError(sentence, settings.retry_after)
+            raise RefusedError(503, "overloaded", sentence, settings.retry_after)
         self._active += 1
         self._metrics.in_progress.set(self._active)
         try:

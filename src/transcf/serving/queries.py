@@ -36,10 +36,8 @@ def similar_items(
     wanted = convert_id(version.items, item)
     table = similar(version.scorer, "item", version.item_similarity, [wanted], k, "raise")
     rows = version.items.rows(table["neighbor_id"]).tolist()
-    found: Any = [
-        {**version.item_fields(row), "score": score, "rank": rank}
-        for row, score, rank in zip(rows, table["score"], table["rank"], strict=True)
-    ]
+    places = table.select("score", "rank").to_dicts()
+    found: Any = [version.item_fields(row) | place for row, place in zip(rows, places, strict=True)]
     return {"version": version.number, "item": wanted, "items": found}
 
 
@@ -51,14 +49,11 @@ def similar_users(
     table = similar(version.scorer, "user", version.user_similarity, [wanted], k, "raise")
     rows = version.users.rows(table["neighbor_id"]).tolist()
     own = version.data.histories[int(version.users.rows([wanted])[0])]
-    found: list[schemas.RankedUser] = [
-        {
-            **_user_card(version, row),
-            "score": score,
-            "rank": rank,
-            "common": len(np.intersect1d(own, version.data.histories[row])),
-        }
-        for row, score, rank in zip(rows, table["score"], table["rank"], strict=True)
+    found: Any = [
+        _user_card(version, row)
+        | place
+        | {"common": len(np.intersect1d(own, version.data.histories[row]))}
+        for row, place in zip(rows, table.select("score", "rank").to_dicts(), strict=True)
     ]
     return {"version": version.number, "user": wanted, "users": found}
 

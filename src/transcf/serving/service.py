@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from transcf.errors import ParameterError
 from transcf.io.model_dir import Versions
 from transcf.serving.auth import Tokens
-from transcf.serving.errors import OverloadedError
+from transcf.serving.errors import RefusedError
 from transcf.serving.events import (
     Added,
     Event,
@@ -81,7 +81,7 @@ class Batcher(Generic[T, R]):
         """
         if self.cost and self.cost + cost > self._settings.max_queued_cost:
             sentence = "Too much work is waiting: try again in a moment, or ask for less."
-            raise OverloadedError(sentence, self._settings.retry_after)
+            raise RefusedError(503, "overloaded", sentence, self._settings.retry_after)
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._queue.append((request, cost, answer))
         self.cost += cost
@@ -262,7 +262,7 @@ class Service:
         self._read_failures = self.events.failures
         if time.monotonic() - self._store_checked >= self.settings.check_seconds:
             self._store_checked = time.monotonic()
-            with contextlib.suppress(StoreError, OverloadedError):
+            with contextlib.suppress(StoreError, RefusedError):
                 await self._posts.submit([])
         self.tokens.reload()
         self._sample()
