@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,16 +157,10 @@ def _write_parts(request: _ListRequest, numbers: Sequence[int]) -> int:
     return len(files)
 
 
-_LOADED: dict[tuple[Path, str], FittedScorer] = {}
-
-
+@lru_cache(maxsize=1)
 def _opened(model: Path, signature: str) -> FittedScorer:
     """Load a model once in a process; raise a `DataError` if it was replaced."""
-    key = model, signature
-    if key not in _LOADED:
-        _LOADED.clear()
-        learned = load_version(model).learned_
-        if _signature(model) != signature:
-            raise DataError(f"{model} was replaced while lists were made of it: start again.")
-        _LOADED[key] = learned
-    return _LOADED[key]
+    learned = load_version(model).learned_
+    if _signature(model) != signature:
+        raise DataError(f"{model} was replaced while lists were made of it: start again.")
+    return learned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,44 +16,14 @@ from transcf.errors import DataError
 _TITLES = ("title", "name", "label")
 
 
-def _read_text(path: Path, separator: str) -> pl.DataFrame:
-    """Read a delimited file; ids, titles and categories stay text."""
-    names = pl.read_csv(path, separator=separator, n_rows=0, glob=False).columns
-    text = {
-        name: pl.String
-        for name, role in zip(names, _roles(names), strict=True)
-        if role in ("item", "category") or name.lower() in _TITLES
-    }
-    return pl.read_csv(
-        path,
-        separator=separator,
-        schema_overrides=text,
-        infer_schema_length=None,
-        try_parse_dates=False,
-        glob=False,
-    )
-
-
-def _read_json(path: Path) -> pl.DataFrame:
-    return pl.read_ndjson(path.read_bytes(), infer_schema_length=None)
-
-
-def _roles(names: Sequence[str]) -> list[Role | None]:
-    return usual_roles(["item_id" if name.lower() == "id" else name for name in names])
-
-
-_READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
-    ".csv": lambda path: _read_text(path, ","),
-    ".tsv": lambda path: _read_text(path, "\t"),
-    ".jsonl": _read_json,
-    ".ndjson": _read_json,
-    ".parquet": lambda path: pl.read_parquet(path, glob=False),
-}
+#: Endings of the files that are read, and separators of those with columns of text.
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_ENDINGS = (*_SEPARATORS, ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: Path) -> bool:
     """Return whether the extension of a file is one that `read_item_metadata` reads."""
-    return path.suffix.lower() in _READERS
+    return path.suffix.lower() in _ENDINGS
 
 
 @dataclass(frozen=True)
@@ -78,7 +48,11 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
     """
     frame = _read(path)
     roles = dict(zip(frame.columns, _roles(frame.columns), strict=True))
-    item = _id_column(roles, path)
+    found_ids = [name for name, role in roles.items() if role == "item"]
+    if len(found_ids) != 1:
+        what = "several columns that could be" if found_ids else "no column of"
+        raise DataError(f"{path} has {what} item ids: name one item_id.")
+    item = found_ids[0]
     title = next((name for name in frame.columns if name.lower() in _TITLES), None)
     category = next((n for n, role in roles.items() if n != title and role == "category"), None)
     others = [name for name in frame.columns if name not in (item, title, category)]
@@ -103,18 +77,36 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
 def _read(path: Path) -> pl.DataFrame:
     if not path.is_file():
         raise DataError(f"There is no file {path} with items.")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise DataError(f"{path} is not understood by its ending: use {', '.join(_READERS)}.")
+    if not is_table(path):
+        raise DataError(f"{path} is not understood by its ending: use {', '.join(_ENDINGS)}.")
+    ending = path.suffix.lower()
     try:
-        return reader(path)
+        if ending == ".parquet":
+            return pl.read_parquet(path, glob=False)
+        if ending not in _SEPARATORS:
+            return pl.read_ndjson(path.read_bytes(), infer_schema_length=None)
+        return _read_text(path, _SEPARATORS[ending])
     except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a table: {error}.") from error
 
 
-def _id_column(roles: Mapping[str, Role | None], path: Path) -> str:
-    found = [name for name, role in roles.items() if role == "item"]
-    if len(found) != 1:
-        what = "several columns that could be" if found else "no column of"
-        raise DataError(f"{path} has {what} item ids: name one item_id.")
-    return found[0]
+def _read_text(path: Path, separator: str) -> pl.DataFrame:
+    """Read a delimited file; ids, titles and categories stay text."""
+    names = pl.read_csv(path, separator=separator, n_rows=0, glob=False).columns
+    text = {
+        name: pl.String
+        for name, role in zip(names, _roles(names), strict=True)
+        if role in ("item", "category") or name.lower() in _TITLES
+    }
+    return pl.read_csv(
+        path,
+        separator=separator,
+        schema_overrides=text,
+        infer_schema_length=None,
+        try_parse_dates=False,
+        glob=False,
+    )
+
+
+def _roles(names: Sequence[str]) -> list[Role | None]:
+    return usual_roles(["item_id" if name.lower() == "id" else name for name in names])

@@ -194,10 +194,6 @@ class Projection2D:
         placed[rows] = landmarks
         return placed.round(_TSNE_DIGITS)
 
-    @property
-    def _is_computing(self) -> bool:
-        return self._thread is not None and self._thread.is_alive() and self._tsne is None
-
     # -- answers ---------------------------------------------------------------------------------
 
     def points(self, limit: int, layout: Layout) -> dict[str, Any]:
@@ -209,11 +205,12 @@ class Projection2D:
         numbers = {name: number for number, name in enumerate(version.items_by_category)}
         entries = [version.item_metadata[row] for row in rows.tolist()]
         shown = positions if placed is None else placed
+        pending = self._thread is not None and self._thread.is_alive() and self._tsne is None
         return {
             "version": version.number,
             "of": "item vectors" if self._vectors is not None else "interactions",
             "layout": "pca" if placed is None else "tsne",
-            "pending": layout == "neighbors" and placed is None and self._is_computing,
+            "pending": layout == "neighbors" and placed is None and pending,
             "translations": version.can["translations"],
             "shares": _rounded(ratios),
             "count": len(version.popular),
