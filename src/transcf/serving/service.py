@@ -26,11 +26,10 @@ from transcf.serving.events import (
 )
 from transcf.serving.item_metadata import read_item_metadata
 from transcf.serving.metrics import Metrics
-from transcf.serving.model_version import ModelVersion
+from transcf.serving.model_version import ModelVersion, VersionManager
 from transcf.serving.ranking import RecommendRequest, recommend
 from transcf.serving.schemas import EventRequest, SessionRequest, UsersRequest
 from transcf.serving.settings import ServiceSettings
-from transcf.serving.version_manager import VersionManager
 
 T = TypeVar("T")
 R = TypeVar("R")
