@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 
 from transcf.data.atomic import atomic_write
-from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import ModelFileError, TransCFError, UnknownIdError, UnsupportedError
@@ -87,24 +86,9 @@ class ModelVersion:
         model = load_version(folder, mapped=True)
         checksum = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()[:16]
         _share_item_vectors(model.learned_, f"{number}-{checksum}")
-        version = cls(number, folder, model, metadata, _supported_operations(model.learned_))
-        version._warm_up()
+        version = cls(number, folder, model, metadata, _warm_up(model))
+        _ = version.popular, version.description, version.item_metadata
         return version
-
-    def _warm_up(self) -> None:
-        """Compile kernels and compute cached properties before the first request."""
-        # Some models have one kernel for a single user and another for many.
-        users = self.users.ids(np.flatnonzero(self.data.active)[:_WARM_UP_USERS]).to_list()
-        items = self.items.ids(np.flatnonzero(self.scorer.rankable)[:1]).to_list()
-        self.model.recommend(users[:1], k=10)
-        self.model.recommend(users, k=10)
-        if self.can["fold_in"]:
-            self.model.recommend_for(items, k=10, exclude_seen=False)
-        if self.can["explain"]:
-            self.model.explain(users[0], items[0], include_seen=True)
-        if self.can["similar_items"]:
-            self.model.similar_items(items, k=1)
-        _ = self.popular, self.description, self.item_metadata
 
     @cached_property
     def popular(self) -> Rows:
@@ -376,14 +360,19 @@ def find_rows(ids: IdMap, values: Sequence[Id]) -> Rows:
     return ids.rows([convert_id(ids, value) for value in values])
 
 
-def _supported_operations(scorer: FittedScorer) -> dict[str, bool]:
-    """Find out what a model supports by trying it."""
-    first = np.flatnonzero(scorer.rankable)[:1].astype(np.int32)
-    history = Histories.of([first], len(scorer.known.items))
+def _warm_up(model: Recommender[Any]) -> dict[str, bool]:
+    """Compile kernels by a query of each kind; return which ones the model supports."""
+    scorer = model.learned_
+    rankable = np.flatnonzero(scorer.rankable)[:1].astype(np.int32)
+    # Some models have one kernel for a single user and another for many.
+    users = scorer.known.users.ids(np.flatnonzero(scorer.known.active)[:_WARM_UP_USERS]).to_list()
+    items = scorer.known.items.ids(rankable).to_list()
+    model.recommend(users[:1], k=10)
+    model.recommend(users, k=10)
     operations: dict[str, Callable[[], Any]] = {
-        "fold_in": lambda: scorer.fold_in(history),
-        "explain": lambda: scorer.contributions(first, int(first[0])),
-        "similar_items": scorer.item_similarity,
+        "fold_in": lambda: model.recommend_for(items, k=10, exclude_seen=False),
+        "explain": lambda: model.explain(users[0], items[0], include_seen=True),
+        "similar_items": lambda: model.similar_items(items, k=1),
         "similar_users": scorer.user_similarity,
     }
     can = {}
@@ -394,10 +383,8 @@ def _supported_operations(scorer: FittedScorer) -> dict[str, bool]:
             can[name] = False
         else:
             can[name] = True
-    can["translations"] = (
-        can["fold_in"] and scorer.translated_position(None, first, first) is not None
-    )
-    return can
+    moved = scorer.translated_position(None, rankable, rankable) if can["fold_in"] else None
+    return can | {"translations": moved is not None}
 
 
 def _share_item_vectors(scorer: FittedScorer, name: str) -> None:
