@@ -300,7 +300,7 @@ class AutoSearch:
         except TransCFError as error:
             if is_first:
                 raise
-            result = RunResult(type(model).__name__, values_of(model.settings), error=error)
+            result = RunResult.failed(model, error)
         if is_first and not result.stored:  # without the time of loading kernels
             started = perf_counter()
             self.config.evaluate(model, self.split)

@@ -80,6 +80,11 @@ class RunResult:
             **found,
         )
 
+    @classmethod
+    def failed(cls, model: Recommender[Any], error: TransCFError) -> Self:
+        """Return the result of a model that could not be fitted."""
+        return cls(type(model).__name__, values_of(model.settings), error=error)
+
 
 #: Files with the metrics of users, by the part of a result that has them.
 FILES = {"evaluation": "users.parquet", "full_ranking": "full.parquet"}

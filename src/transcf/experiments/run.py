@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, Literal, Self, TypeAlias, get_args
 
@@ -39,7 +39,7 @@ from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths, metric_names
 from transcf.evaluation.ranks import Ties
 from transcf.experiments.results import RunResult
-from transcf.experiments.store import Store, cached_run
+from transcf.experiments.store import Store, cached
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.training import Epoch, FitOptions
@@ -50,9 +50,6 @@ StartFit: TypeAlias = Callable[[str], FitOptions]
 #: "trial": a run that chooses parameters on the validation part; "judged": a run that is evaluated
 #: by a protocol, for a table. Stored runs have these words.
 Kind: TypeAlias = Literal["trial", "judged"]
-
-#: Times in the report of a fit: the total, and parts of it.
-_CLOCKS = ("seconds", "training_seconds", "validation_seconds")
 
 
 @dataclass(frozen=True)
@@ -232,46 +229,41 @@ def fit_and_evaluate(
         if (found := cache.find(complete)) is not None:
             return found
     key = None if cache is None else RunKey.evaluated(model, split, config)
-    with cached_run(cache, key, about, wait=wait) as run:
-        if run.result is not None:
-            return run.result
-        started, validation, recorder = perf_counter(), config.validation(split), None
-        try:
-            # A first fit is needed for what is chosen on validation data, for the validation
-            # metric, and where no refit follows. Else the refit is the only fit.
-            chooses = model._chooses(split.train.timestamps is not None)
-            if not is_fitted and (config.with_validation or chooses or not config.refits):
-                options = replace(start_fit("fit"), max_seconds=config.max_seconds)
-                if config.picks_epochs_on_test and model._has_epochs():
-                    recorder = EpochRecorder(
-                        split, ties=config.ties, k=config.k, beyond=config.beyond
-                    )
-                    options = _recorded(options, recorder)
-                model.fit(split.train, validation, options)
-                _check_finished(model)
-            metric = validation(model) if config.with_validation else None
-            reports, curve = [], _curve(model) if model.is_fitted else []
-            if config.refits:
-                # A fit for the validation metric alone is not counted as training time.
-                reports += [dict(model.report_)] if chooses else []
-                options = start_fit("refit")
-                if model.is_fitted:  # up to the chosen epoch, if there is one
-                    model.refit(split.before_test, options)
-                else:
-                    model.fit(split.before_test, None, options)
-                _check_finished(model)
-            run.result = _result(
-                model,
-                started,
-                [*reports, model.report_],
-                validation=metric,
-                curve=curve,
-                evaluation=config.evaluate(model, split) if recorder is None else recorder.result(),
-                full_ranking=config.full_ranking(model, split),
-            )
-        except DivergenceError as error:
-            run.result = _failed(model, error, started)
-    return run.result
+
+    def compute() -> RunResult:
+        validation, recorder = config.validation(split), None
+        # A first fit is needed for what is chosen on validation data, for the validation metric,
+        # and where no refit follows. Else the refit is the only fit.
+        chooses = model._chooses(split.train.timestamps is not None)
+        if not is_fitted and (config.with_validation or chooses or not config.refits):
+            options = replace(start_fit("fit"), max_seconds=config.max_seconds)
+            if config.picks_epochs_on_test and model._has_epochs():
+                recorder = EpochRecorder(split, ties=config.ties, k=config.k, beyond=config.beyond)
+                options = _recorded(options, recorder)
+            model.fit(split.train, validation, options)
+            _check_finished(model)
+        metric = validation(model) if config.with_validation else None
+        reports, curve = [], _curve(model) if model.is_fitted else []
+        if config.refits:
+            # A fit for the validation metric alone is not counted as training time.
+            reports += [dict(model.report_)] if chooses else []
+            options = start_fit("refit")
+            if model.is_fitted:  # up to the chosen epoch, if there is one
+                model.refit(split.before_test, options)
+            else:
+                model.fit(split.before_test, None, options)
+            _check_finished(model)
+        return RunResult.of(
+            model,
+            **_fit_seconds([*reports, model.report_]),
+            validation=metric,
+            curve=curve,
+            evaluation=config.evaluate(model, split) if recorder is None else recorder.result(),
+            full_ranking=config.full_ranking(model, split),
+        )
+
+    run = partial(_timed, model, compute, DivergenceError)
+    return cached(cache, key, about, run, wait=wait)
 
 
 def fit_and_validate(
@@ -288,28 +280,22 @@ def fit_and_validate(
     """Fit a model on the training part, and evaluate it on the whole validation part.
 
     This is a trial of a search; arguments are those of `fit_and_evaluate`. The result has an error
-    if the model cannot be trained; invalid parameters raise.
+    if the model cannot be trained; invalid parameters and missing extras raise.
     """
     key = None if cache is None else RunKey.trial(model, train, validation, max_seconds)
-    with cached_run(cache, key, about, wait=wait) as run:
-        if run.result is not None:
-            return run.result
-        started = perf_counter()
-        try:
-            with warnings.catch_warnings():
-                # A search tries poor settings, too; the metric says how poor they are.
-                warnings.simplefilter("ignore", FitWarning)
-                options = replace(start_fit("fit"), max_seconds=max_seconds)
-                model.fit(train, validation, options)
-            metric = validation(model)
-            _check_finished(model)
-            found = {"validation": metric, "curve": _curve(model)}
-            run.result = _result(model, started, [model.report_], **found)
-        except (ParameterError, MissingExtraError):
-            raise
-        except TransCFError as error:
-            run.result = _failed(model, error, started)
-    return run.result
+
+    def compute() -> RunResult:
+        with warnings.catch_warnings():
+            # A search tries poor settings, too; the metric says how poor they are.
+            warnings.simplefilter("ignore", FitWarning)
+            model.fit(train, validation, replace(start_fit("fit"), max_seconds=max_seconds))
+        metric = validation(model)
+        _check_finished(model)
+        seconds = _fit_seconds([model.report_])
+        return RunResult.of(model, **seconds, validation=metric, curve=_curve(model))
+
+    run = partial(_timed, model, compute, TransCFError)
+    return cached(cache, key, about, run, wait=wait)
 
 
 def fit_for_use(
@@ -381,20 +367,25 @@ def _curve(model: Recommender[Any]) -> list[dict[str, Any]]:
     return model.history_.select("epoch", "loss", "metric").to_dicts()
 
 
-def _failed(model: Recommender[Any], error: TransCFError, started: float) -> RunResult:
-    spent, parameters = round(perf_counter() - started, 3), values_of(model.settings)
-    return RunResult(type(model).__name__, parameters, spent=spent, error=error)
-
-
-def _result(
-    model: Recommender[Any], started: float, reports: Sequence[Mapping[str, Any]], **found: Any
+def _timed(
+    model: Recommender[Any], compute: Callable[[], RunResult], error: type[TransCFError]
 ) -> RunResult:
-    """Add up the times of all fits."""
-    clocks = {
+    """Compute a result and add its time; it may be an error of that class, but for wrong usage."""
+    started = perf_counter()
+    try:
+        result = compute()
+    except (ParameterError, MissingExtraError):
+        raise
+    except error as problem:
+        result = RunResult.failed(model, problem)
+    return replace(result, spent=round(perf_counter() - started, 3))
+
+
+def _fit_seconds(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return `seconds` and `parts` of a result: sums over the reports of all fits."""
+    parts = {
         name: sum(report.get(name, 0.0) for report in reports)
-        for name in _CLOCKS
+        for name in ("training_seconds", "validation_seconds")
         if name in reports[-1]
     }
-    seconds = clocks.pop("seconds")
-    spent = round(perf_counter() - started, 3)
-    return RunResult.of(model, seconds=seconds, parts=clocks, spent=spent, **found)
+    return {"seconds": sum(report.get("seconds", 0.0) for report in reports), "parts": parts}

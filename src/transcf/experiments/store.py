@@ -20,7 +20,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -255,35 +255,27 @@ class Store:
             path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-@dataclass(eq=False)
-class CachedRun:
-    """The result of a run, or None until it is computed."""
-
-    result: RunResult | None = None
-
-
-@contextmanager
-def cached_run(
-    store: Store | None, key: RunKey | None, about: Mapping[str, str] | None, *, wait: bool
-) -> Iterator[CachedRun]:
-    """Yield the stored result of a run; if there is none, store the result that the block sets.
+def cached(
+    store: Store | None,
+    key: RunKey | None,
+    about: Mapping[str, str] | None,
+    compute: Callable[[], RunResult],
+    *,
+    wait: bool,
+) -> RunResult:
+    """Return the stored result of a run, or compute and store it.
 
     Errors are stored only if the training diverged, as it would again. If the result cannot be
     written, there is a warning. Raises a `RunLockedError` as `Store.lock` does.
     """
-    run = CachedRun()
     if store is None or key is None:
-        yield run
-        return
-    with ExitStack() as held:
-        if (found := store.find(key)) is None:
-            held.enter_context(store.lock(key, wait=wait))
-            found = store.find(key)  # may be stored between the look-up and the lock
-        run.result = found
-        yield run
-        result = run.result
-        if found is not None or result is None:
-            return
+        return compute()
+    if (found := store.find(key)) is not None:
+        return found
+    with store.lock(key, wait=wait):
+        if (found := store.find(key)) is not None:  # stored between the look-up and the lock
+            return found
+        result = compute()
         if result.error is None or isinstance(result.error, DivergenceError):
             try:
                 store.write(key, result, about or {})
@@ -291,6 +283,7 @@ def cached_run(
                 # Names the store instead of the entry, so that the same warning is shown once.
                 reason = str(problem).replace(str(store.place(key.digest)), str(store.folder))
                 warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
+        return result
 
 
 def default_folder() -> Path:
