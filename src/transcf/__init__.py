@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transcf.evaluation import paired_tests as paired_tests
     from transcf.evaluation import summarize_seeds as summarize_seeds
     from transcf.experiments.auto import auto as auto
-    from transcf.experiments.comparison import compare as compare
+    from transcf.experiments.experiment import compare as compare
     from transcf.experiments.results import Comparison as Comparison
     from transcf.experiments.tune import tune as tune
     from transcf.experiments.tune_result import Tuning as Tuning
@@ -77,7 +77,7 @@ _NAMES = {
     "errors": ("TransCFError",),
     "evaluation": ("Evaluation", "Validation", "evaluate", "paired_tests", "summarize_seeds"),
     "experiments.auto": ("auto",),
-    "experiments.comparison": ("compare",),
+    "experiments.experiment": ("compare",),
     "experiments.results": ("Comparison",),
     "experiments.tune": ("tune",),
     "experiments.tune_result": ("Tuning",),

@@ -22,8 +22,7 @@ from transcf.data.synthetic import write_csv
 from transcf.distributed import Cluster, training
 from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
-from transcf.experiments.comparison import candidate_workers, compare_models
-from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.experiment import Candidate, Experiment, candidate_workers, compare_models
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
@@ -115,7 +114,7 @@ def test_two_workers_one_of_whom_is_killed_try_the_same(split: Split, tmp_path: 
     killed = []
 
     def kill_one(known: Tuning) -> None:
-        running = processes_called("ray::run_or_refuse")  # none, between two trials
+        running = processes_called("ray::do")  # none, between two trials
         if len(known.trials) >= 2 and running and not killed:
             killed.append(running[0])
             os.kill(running[0], signal.SIGKILL)

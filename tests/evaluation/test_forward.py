@@ -26,7 +26,7 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import EvaluationError, FewUsersWarning, ParameterError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.evaluation.ranks import COLD_TARGET, NO_HISTORY
-from transcf.experiments.comparison import compare
+from transcf.experiments.experiment import compare
 from transcf.models.ease import EASE
 from transcf.models.registry import create
 

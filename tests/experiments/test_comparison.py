@@ -18,8 +18,13 @@ from transcf.data.synthetic import synthesize
 from transcf.errors import NotFittedError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.evaluation.results import LEVEL
-from transcf.experiments.comparison import candidates_of, compare, compare_models
-from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.experiment import (
+    Candidate,
+    Experiment,
+    candidates_of,
+    compare,
+    compare_models,
+)
 from transcf.experiments.report import results_of, table_of, write_results
 from transcf.experiments.results import CandidateResult, Comparison
 from transcf.experiments.run import EvalConfig

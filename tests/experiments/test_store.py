@@ -26,8 +26,7 @@ from transcf.data.splitters import leave_one_out
 from transcf.data.synthetic import synthesize
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation
-from transcf.experiments.comparison import compare
-from transcf.experiments.experiment import Candidate, Experiment
+from transcf.experiments.experiment import Candidate, Experiment, compare
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
 from transcf.experiments.store import RunLockedError, Store

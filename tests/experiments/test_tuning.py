@@ -186,7 +186,7 @@ class Workers:
         self.size, self.submitted, self.is_closed = size, 0, False
 
     @contextmanager
-    def trial_workers(self, objective: Any) -> Iterator[Workers]:
+    def open_workers(self, work: Any, objective: Any) -> Iterator[Workers]:
         self.objective = objective
         try:
             yield self

@@ -194,8 +194,7 @@ def demo(as_json: JsonFlag = False) -> None:
     """
     from transcf.data.splitters import split_log
     from transcf.data.synthetic import synthesize
-    from transcf.experiments.comparison import compare_models
-    from transcf.experiments.experiment import Candidate, Experiment
+    from transcf.experiments.experiment import Candidate, Experiment, compare_models
     from transcf.experiments.report import table_of
     from transcf.experiments.run import EvalConfig
 

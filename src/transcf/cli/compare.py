@@ -94,8 +94,12 @@ def compare(
     """
     from transcf.data.report import listed
     from transcf.data.splitters import open_split
-    from transcf.experiments.comparison import candidate_workers, compare_models, suited_to
-    from transcf.experiments.experiment import Experiment
+    from transcf.experiments.experiment import (
+        Experiment,
+        candidate_workers,
+        compare_models,
+        suited_to,
+    )
     from transcf.experiments.report import results_of, table_of
 
     paths = [path for path in out if str(path) != "none"]
@@ -134,7 +138,7 @@ def _candidates(
     models: str, settings: list[str] | None, config: list[Path], budget: str
 ) -> list[Candidate]:
     """Return the candidates of the options; settings of --set replace those of --config."""
-    from transcf.experiments.comparison import TRIVIAL_BASELINES, candidates_of
+    from transcf.experiments.experiment import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.results import TIMED_BASELINE
     from transcf.experiments.tune_result import Config
     from transcf.models.registry import canonical_name, distinct

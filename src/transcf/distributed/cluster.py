@@ -16,7 +16,7 @@ from transcf.parallel import thread_count, use_threads
 
 if TYPE_CHECKING:
     from transcf.distributed.training import DistributedTraining
-    from transcf.experiments.tune import Completed, Objective, Workers
+    from transcf.experiments.workers import Workers
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 #: Attempts to start Ray, which may time out on a busy machine.
 _STARTS = 3
-#: Times that a task, and a trial, is repeated whose worker was lost.
-_RETRIES, _TRIAL_RETRIES = 3, 2
+#: Times that a task is repeated whose worker was lost.
+_RETRIES = 3
 #: Tasks submitted before the first one is done, for each worker.
 _AHEAD = 2
 
@@ -94,28 +94,13 @@ class Cluster:
                 submitted[done] = None  # the object store may drop the result
 
     @contextmanager
-    def helping(self, work: Callable[..., object], *task: Any) -> Iterator[None]:
-        """Call `work(*task)` once in every worker, inside the block, and cancel the calls then.
+    def open_workers(self, work: Callable[..., object], *shared: Any) -> Iterator[Workers]:
+        """Yield workers that call `work` with shared arguments, followed by those of the call.
 
-        The call of a lost worker is repeated in another one. Errors of the calls are ignored.
+        The call of a lost worker is repeated by another one. At the end, calls are cancelled. Warns
+        if the cluster has fewer processors than its workers ask for.
         """
-        session, threads = self._connect()
-        with session:
-            shared = session.ray.put(task)  # once for all workers
-            remote = session.ray.remote(num_cpus=threads, max_retries=_RETRIES)(do)
-            calls = [remote.remote(work, threads, shared) for _ in range(self.workers)]
-            try:
-                yield
-            finally:
-                _cancel(session.ray, calls)
-
-    @contextmanager
-    def trial_workers(self, objective: Objective) -> Iterator[Workers]:
-        """Run trials of a search as Ray tasks, inside the block.
-
-        Warns if the cluster has fewer processors than its workers ask for.
-        """
-        from transcf.experiments.tune import Workers, run_or_refuse
+        from transcf.experiments.workers import Workers
 
         session, threads = self._connect()
         with session:
@@ -128,19 +113,19 @@ class Cluster:
                     "threads each.",
                     stacklevel=2,
                 )
-            shared = ray.put(objective)  # once for all workers
-            remote = ray.remote(num_cpus=threads, max_retries=_TRIAL_RETRIES)(run_or_refuse)
-            submitted: list[Any] = []
+            task = ray.put(shared)  # once for all workers
+            remote = ray.remote(num_cpus=threads, max_retries=_RETRIES)(do)
+            calls: list[Any] = []
 
-            def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
-                submitted.append(remote.remote(shared, threads, dict(setting), completed))
-                future: Future[Any] = submitted[-1].future()
+            def submit(*arguments: Any) -> Future[Any]:
+                calls.append(remote.remote(work, threads, task, arguments))
+                future: Future[Any] = calls[-1].future()
                 return future
 
             try:
                 yield Workers(size, submit, (ray.exceptions.RayError,))
             finally:
-                _cancel(ray, submitted)
+                _cancel(ray, calls)
 
 
 # -- the connection to Ray -------------------------------------------------------------------------
@@ -238,7 +223,9 @@ def _cancel(ray: Any, submitted: Sequence[Any]) -> None:
             ray.cancel(task, force=True)
 
 
-def do(work: Callable[..., T], threads: int, task: tuple[Any, ...]) -> T:
-    """Call `work(*task)` in a worker with so many threads."""
+def do(
+    work: Callable[..., T], threads: int, task: tuple[Any, ...], more: tuple[Any, ...] = ()
+) -> T:
+    """Call `work(*task, *more)` in a worker with so many threads."""
     with use_threads(threads):
-        return work(*task)
+        return work(*task, *more)

@@ -23,8 +23,15 @@ from transcf.data.splitters import open_split, split_log
 from transcf.errors import ParameterError
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import is_beyond, length_of, metric_names
-from transcf.experiments.comparison import TablePlan, Track, run_tables
-from transcf.experiments.experiment import FINAL_SEEDS, Candidate, Experiment, OnProgress
+from transcf.experiments.experiment import (
+    FINAL_SEEDS,
+    Candidate,
+    Experiment,
+    OnProgress,
+    TablePlan,
+    Track,
+    run_tables,
+)
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.search import Budget

@@ -7,13 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from transcf import __version__
 from transcf.data.split import Split
@@ -26,12 +26,12 @@ from transcf.experiments.run import fit_and_validate
 from transcf.experiments.search import Budget, Search, Trial, import_optuna
 from transcf.experiments.store import POLL_SECONDS, Store
 from transcf.experiments.tune_result import Tuning
-from transcf.experiments.workers import process_pool
+from transcf.experiments.workers import WorkerCluster, Workers, process_workers
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
 from transcf.models.registry import current
 from transcf.models.training import Epoch, FitOptions
-from transcf.parallel import thread_count, use_threads
+from transcf.parallel import thread_count
 
 if TYPE_CHECKING:
     from transcf.experiments.trials import TrialStudy
@@ -43,7 +43,6 @@ Completed: TypeAlias = Collection[Trial] | None
 
 #: Completed trials and validated epochs that are needed before a trial is pruned.
 _MIN_TRIALS, _MIN_EPOCHS = 5, 3
-_worker: dict[str, Objective] = {}
 
 
 @dataclass(frozen=True)
@@ -115,26 +114,10 @@ def _is_below_median(curve: Mapping[int, float], completed: Collection[Trial]) -
     return max(curve.values()) < median(others)
 
 
-@dataclass(frozen=True)
-class Workers:
-    """Workers that run one trial each."""
-
-    size: int  # number of workers
-    #: Starts a trial, given a setting and completed trials. The future's result is a `Trial`, or
-    #: the message of an error that ends the search.
-    submit: Callable[[Mapping[str, Any], Completed], Future[Any]]
-    lost: tuple[type[Exception], ...] = ()  # exceptions of the future if the worker was killed
-
-
-class Cluster(Protocol):
-    """Runs trials on other machines: `transcf.distributed.Cluster`."""
-
-    def trial_workers(self, objective: Objective) -> AbstractContextManager[Workers]:
-        """Return workers for the trials of an objective."""
-
-
 @contextmanager
-def _open_workers(objective: Objective, jobs: int, cluster: Cluster | None) -> Iterator[Workers]:
+def _open_workers(
+    objective: Objective, jobs: int, cluster: WorkerCluster | None
+) -> Iterator[Workers]:
     """Yield the workers of a search; they end with the block."""
 
     def run_here(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
@@ -150,53 +133,25 @@ def _open_workers(objective: Objective, jobs: int, cluster: Cluster | None) -> I
         yield here
         return
     copy = replace(objective)  # without the validation data, which workers prepare themselves
-    with _processes(copy, jobs) if cluster is None else cluster.trial_workers(copy) as workers:
+    if cluster is None:
+        threads = max(1, thread_count() // jobs)
+        opened: Any = process_workers(jobs, threads, _run_or_refuse, copy)
+    else:
+        opened = cluster.open_workers(_run_or_refuse, copy)
+    with opened as workers:
         yield workers if workers.size else here
-
-
-@contextmanager
-def _processes(objective: Objective, jobs: int) -> Iterator[Workers]:
-    """Run trials in processes that share the threads of this machine; they are killed at the end.
-
-    Each process is a pool of its own, so that a killed one fails only its own trial.
-    """
-    threads = max(1, thread_count() // jobs)
-    pools: list[Any] = [None] * jobs
-    futures: list[Future[Any] | None] = [None] * jobs
-    with ExitStack() as opened:
-
-        def submit(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
-            slot = next(n for n, last in enumerate(futures) if last is None or last.done())
-            last = futures[slot]
-            if last is None or isinstance(last.exception(), BrokenExecutor):
-                pool = process_pool(1, threads, _set_objective, objective)
-                pools[slot] = opened.enter_context(pool)
-            future: Future[Any] = pools[slot].submit(_run_trial, threads, dict(setting), completed)
-            futures[slot] = future
-            return future
-
-        yield Workers(jobs, submit, (BrokenExecutor,))
-    if objective.store is not None:
+    if cluster is None and objective.store is not None:
         objective.store.remove_free_locks()
 
 
-def _set_objective(objective: Objective) -> None:
-    _worker["run"] = objective
-
-
-def _run_trial(threads: int, setting: Mapping[str, Any], completed: Completed) -> Trial | str:
-    return run_or_refuse(_worker["run"], threads, setting, completed)
-
-
-def run_or_refuse(
-    objective: Objective, threads: int, setting: Mapping[str, Any], completed: Completed
+def _run_or_refuse(
+    objective: Objective, setting: Mapping[str, Any], completed: Completed
 ) -> Trial | str:
     """Run a trial in a worker; return the message of an error that ends the search."""
-    with use_threads(threads):
-        try:
-            return objective.run(setting, completed)
-        except (ParameterError, MissingExtraError) as error:
-            return str(error)
+    try:
+        return objective.run(setting, completed)
+    except (ParameterError, MissingExtraError) as error:
+        return str(error)
 
 
 def tune(
@@ -212,7 +167,7 @@ def tune(
     start: Mapping[str, Any] | None = None,
     seed: int = 0,
     jobs: int = 1,
-    cluster: Cluster | None = None,
+    cluster: WorkerCluster | None = None,
     minutes: float | None = None,
     prune: bool = True,
     storage: str | Path | None = None,

@@ -8,7 +8,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
@@ -18,14 +21,27 @@ from transcf.parallel import thread_count, use_threads
 
 #: Environment variables that limit the threads of libraries.
 _LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
-_threads = ExitStack()  # of a worker process, until it ends
+#: Of a worker process, until it ends: its number of threads and its function.
+_threads = ExitStack()
+_work: list[Callable[..., Any]] = []
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers that call one function, each of them once at a time."""
+
+    size: int  # number of workers
+    submit: Callable[..., Future[Any]]  # calls the function with arguments
+    lost: tuple[type[Exception], ...] = ()  # exceptions of the future if the worker was killed
 
 
 class WorkerCluster(Protocol):
-    """Has workers that can compute runs: `transcf.distributed.Cluster`."""
+    """Has workers on other machines: `transcf.distributed.Cluster`."""
 
-    def helping(self, work: Callable[..., object], *task: Any) -> AbstractContextManager[None]:
-        """Call `work(*task)` once in each worker, inside the block."""
+    def open_workers(
+        self, work: Callable[..., object], *shared: Any
+    ) -> AbstractContextManager[Workers]:
+        """Return workers that call `work` with shared arguments, followed by those of the call."""
 
 
 @contextmanager
@@ -50,20 +66,19 @@ def shared_work(
         raise ParameterError(
             "Several processes meet in the store of runs: name a folder for it (store=FOLDER)."
         )
-    folder = Store(store.folder.resolve())
-    if cluster is not None:
-        with cluster.helping(_work_quietly, work, task, folder):
-            yield
-        return
-    threads = max(1, thread_count() // jobs)
-    with process_pool(jobs - 1, threads) as pool, use_threads(threads):
-        for _ in range(jobs - 1):
-            pool.submit(_work_quietly, work, task, folder)
-        try:
-            yield
-        finally:
-            pool.shutdown(kill_workers=True)
-            store.remove_free_locks()
+    shared = (work, task, Store(store.folder.resolve()))
+    with ExitStack() as opened:
+        if cluster is not None:
+            workers = opened.enter_context(cluster.open_workers(_work_quietly, *shared))
+        else:
+            opened.callback(store.remove_free_locks)
+            threads = max(1, thread_count() // jobs)
+            opened.enter_context(use_threads(threads))
+            processes = process_workers(jobs - 1, threads, _work_quietly, *shared)
+            workers = opened.enter_context(processes)
+        for _ in range(workers.size):
+            workers.submit()
+        yield
 
 
 def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
@@ -73,35 +88,52 @@ def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
 
 
 @contextmanager
-def process_pool(workers: int, threads: int, *setup: Any) -> Iterator[Any]:
-    """Yield a pool of processes with so many threads each; they are killed after the block.
+def process_workers(
+    size: int, threads: int, work: Callable[..., object], *shared: Any
+) -> Iterator[Workers]:
+    """Yield processes with so many threads each; they are killed after the block.
 
     A process ends with this one, however that ends, and ignores Ctrl-C, which this one handles.
-    `setup` is a function with its arguments, called once in each process.
+    Each process is a pool of its own, so that a killed one fails only its own call.
     """
     try:
         from joblib.externals.loky import ProcessPoolExecutor
     except ImportError as error:
         raise MissingExtraError("Running in several processes", "tune") from error
 
-    pool = ProcessPoolExecutor(
-        workers,
-        initializer=_start_process,
-        initargs=(os.getpid(), threads, *setup),
-        env=dict.fromkeys(_LIMITS, str(threads)),
-    )
+    calls: dict[Any, Future[Any]] = {}  # the last one of each process
+
+    def is_free(call: Future[Any]) -> bool:
+        return call.done() and not isinstance(call.exception(), BrokenExecutor)
+
+    def submit(*arguments: Any) -> Future[Any]:
+        process = next((process for process, call in calls.items() if is_free(call)), None)
+        if process is None:
+            process = ProcessPoolExecutor(
+                1,
+                initializer=_start_process,
+                initargs=(os.getpid(), threads, partial(work, *shared)),
+                env=dict.fromkeys(_LIMITS, str(threads)),
+            )
+        calls[process] = process.submit(_call, arguments)
+        return calls[process]
+
     try:
-        yield pool
+        yield Workers(size, submit, (BrokenExecutor,))
     finally:
-        pool.shutdown(kill_workers=True)
+        for process in calls:
+            process.shutdown(kill_workers=True)
 
 
-def _start_process(parent: int, threads: int, *setup: Any) -> None:
+def _start_process(parent: int, threads: int, work: Callable[..., Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     _threads.enter_context(use_threads(threads))
-    if setup:
-        setup[0](*setup[1:])
+    _work.append(work)
+
+
+def _call(arguments: tuple[Any, ...]) -> Any:
+    return _work[0](*arguments)
 
 
 def _end_with(parent: int) -> None:
