@@ -125,7 +125,9 @@ class Cluster:
             try:
                 yield Workers(size, submit, (ray.exceptions.RayError,))
             finally:
-                _cancel(ray, calls)
+                for call in calls:
+                    with suppress(ray.exceptions.RayError):  # finished ones are left as they are
+                        ray.cancel(call, force=True)
 
 
 # -- the connection to Ray -------------------------------------------------------------------------
@@ -214,13 +216,6 @@ def _check_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-
-
-def _cancel(ray: Any, submitted: Sequence[Any]) -> None:
-    """Cancel tasks; finished ones are left as they are."""
-    for task in submitted:
-        with suppress(ray.exceptions.RayError):
-            ray.cancel(task, force=True)
 
 
 def do(
