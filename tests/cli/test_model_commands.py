@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 import transcf
-from transcf.cli._options import absolute_name
+from transcf.cli.options import absolute_name
 from transcf.data import leave_one_out, synthesize, write_csv
 from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import evaluate

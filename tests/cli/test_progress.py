@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transcf.cli._output import print_table, show_steps
+from transcf.cli.output import print_table, show_steps
 
 
 def test_parts_are_counted_by_name(

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcf import __version__
-from transcf.cli._options import JsonFlag
-from transcf.cli._output import print_facts, print_json, print_result, print_table
+from transcf.cli import options, output
 from transcf.cli.recommend import print_lists
 from transcf.parallel import thread_count
 
@@ -51,7 +50,7 @@ _DRIFT, _SEQUENCES = 4.0, 0.5
 
 def models(
     name: Annotated[str | None, typer.Argument(help="Name of a model.", show_default=False)] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """List the models, or the parameters of one.
 
@@ -62,22 +61,22 @@ def models(
     if name is None:
         listed = [_describe(known, whole=False) for known in available()]
         if as_json:
-            print_json(listed)
+            output.print_json(listed)
             return
         note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
         summaries = [(entry["name"], entry["summary"]) for entry in listed]
-        print_table("Models", ("name", "what it does"), summaries, notes=[note])
+        output.print_table("Models", ("name", "what it does"), summaries, notes=[note])
         return
     described = _describe(canonical_name(name))
     if as_json:
-        print_json(described)
+        output.print_json(described)
         return
     rows = [
         (parameter, str(about["default"]), about["allowed"], about["meaning"])
         for parameter, about in described["parameters"].items()
     ]
     title = f"{described['name']} ({described['class']}): {described['summary']}"
-    print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
+    output.print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
 
 
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def doctor(
     warm_up: Annotated[
         bool, typer.Option("--warm-up", help="Compile all kernels first, for container images.")
     ] = False,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show versions, threads, extras and the data folder.
 
@@ -122,13 +121,15 @@ def doctor(
         _compile_kernels()
     found = _examine()
     if as_json:
-        print_json(found)
+        output.print_json(found)
         return
     versions = {"transcf": found["transcf"], "python": found["python"], **found["packages"]}
-    print_facts("Versions", versions)
-    print_facts("Machine", found["machine"])
+    output.print_facts("Versions", versions)
+    output.print_facts("Machine", found["machine"])
     extras = found["extras"].items()
-    print_facts("Extras", {name: "present" if here else "not installed" for name, here in extras})
+    output.print_facts(
+        "Extras", {name: "present" if here else "not installed" for name, here in extras}
+    )
 
 
 def _compile_kernels() -> None:
@@ -187,7 +188,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def demo(as_json: JsonFlag = False) -> None:
+def demo(as_json: options.JsonFlag = False) -> None:
     """Take a tour: data, models, recommendations, explanations.
 
     Example: transcf demo
@@ -219,7 +220,7 @@ def demo(as_json: JsonFlag = False) -> None:
     history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]
     folded = served.recommend_for(history, k=5)
     if as_json:
-        print_json(
+        output.print_json(
             {
                 "models": [done.to_dict() for done in found.runs],
                 "recommendations": table.to_dicts(),
@@ -231,7 +232,7 @@ def demo(as_json: JsonFlag = False) -> None:
         )
         return
     typer.echo(f"Generated a log: {log!r}\n")
-    print_result(table_of(found))
+    output.print_result(table_of(found))
     typer.echo()
     print_lists(f"{served.name} recommends to {user}", [table])
     typer.echo(f"\nWhy?\n{explanation}\n")

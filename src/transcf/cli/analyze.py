@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transcf.cli._options import (
-    JsonFlag,
-    ModelDir,
-    absolute_name,
-    open_data_of,
-    open_model,
-    split_names,
-)
-from transcf.cli._output import Steps, print_facts, print_json, print_result, show_steps
+from transcf.cli import options, output
 from transcf.errors import DataError, EvaluationError, ParameterError
 
 if TYPE_CHECKING:
@@ -49,7 +41,7 @@ def analyze(
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Analyse the vectors of a saved model: tables, figures, JSON.
 
@@ -62,15 +54,15 @@ def analyze(
     from transcf.evaluation.results import number_repeats
     from transcf.paper.analysis import Subject, check_what
 
-    asked = split_names(what) or []
+    asked = options.split_names(what) or []
     names = check_what(asked)
     check_folder(out)
-    models = [open_model(place) for place in folders]
-    log = open_data_of(models[0], folders[0], data)
+    models = [options.open_model(place) for place in folders]
+    log = options.open_data_of(models[0], folders[0], data)
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
-    with show_steps(len(names), "analyses") as steps:
+    with output.show_steps(len(names), "analyses") as steps:
         skips = "all" in asked
         found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
     if not found:
@@ -78,7 +70,7 @@ def analyze(
     written = [] if out is None else [path for each in found for path in each.write(out)]
     if as_json:
         facts = {"model": str(folders[0]), "analyses": [each.to_dict() for each in found]}
-        print_json({**facts, "missing": missing, "files": [str(path) for path in written]})
+        output.print_json({**facts, "missing": missing, "files": [str(path) for path in written]})
         return
     print_analyses(found, missing)
     if out is not None:
@@ -86,12 +78,12 @@ def analyze(
 
 
 def report(
-    folder: ModelDir,
+    folder: options.ModelDir,
     out: Annotated[
         Path, typer.Option(help="File: .html (self-contained), or .md with figures next to it.")
     ],
     data: _ModelData = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Write a report of a saved model.
 
@@ -105,14 +97,14 @@ def report(
     check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
-    model = open_model(folder)
-    with show_steps(3, "parts") as steps:
+    model = options.open_model(folder)
+    with output.show_steps(3, "parts") as steps:
         found = _report_of(model, data, steps)
         written = found.page().write(out)
     facts: dict[str, Any] = {"report": str(out), "files": len(written)}
     if as_json or found.missing:
         facts["missing"] = found.missing
-    print_facts(f"Wrote {out}", facts, as_json)
+    output.print_facts(f"Wrote {out}", facts, as_json)
 
 
 def check_folder(out: Path | None) -> None:
@@ -124,12 +116,12 @@ def check_folder(out: Path | None) -> None:
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
     """Print tables, and why others are missing."""
     for each in found:
-        print_result(each.table)
+        output.print_result(each.table)
     for name, reason in missing.items():
         typer.echo(f"{name} is missing: {reason}")
 
 
-def _report_of(model: Recommender[Any], data: str | None, steps: Steps) -> ModelReport:
+def _report_of(model: Recommender[Any], data: str | None, steps: output.Steps) -> ModelReport:
     """Compute all parts that are available; the report says why others are missing."""
     from transcf.data.splitters import open_log_and_split
     from transcf.paper.analysis import WHAT, Subject
@@ -141,7 +133,7 @@ def _report_of(model: Recommender[Any], data: str | None, steps: Steps) -> Model
     if data is None and "dataset" not in origin:
         reason = "the model does not say what it was fitted on: name it with --data DATA"
         return ModelReport(model, missing={"data": reason})
-    is_own = data is None or absolute_name(data) == origin.get("dataset")
+    is_own = data is None or options.absolute_name(data) == origin.get("dataset")
     name = origin["dataset"] if data is None else data
     reading = origin.get("reading", {}) if is_own else {}
     protocol = origin.get("protocol") if is_own else None

@@ -111,13 +111,13 @@ class _Group(TyperGroup):
 
 def _load(name: str) -> Any:
     """Import a command, or a group of commands."""
-    from transcf.cli._options import Command
+    from transcf.cli.options import CommandGroup
 
     module = import_module(f"transcf.cli.{_MODULES.get(name, name)}")
     group = getattr(module, "app", None)
     if group is None:
-        group = typer.Typer(add_completion=False, rich_markup_mode=None)
-        group.command(name, cls=Command)(getattr(module, name.replace("-", "_")))
+        group = CommandGroup(no_args_is_help=False)
+        group.command(name)(getattr(module, name.replace("-", "_")))
     loaded = get_command(group)
     loaded.help = loaded.help or next(each[name] for each in GROUPS.values() if name in each)
     return loaded
@@ -210,6 +210,6 @@ def _root(
 
         context.with_resource(use_threads(threads))
     if store is not None:
-        from transcf.cli._options import use_store
+        from transcf.cli.options import use_store
 
         context.with_resource(use_store(store))

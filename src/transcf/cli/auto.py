@@ -7,30 +7,12 @@ from typing import Annotated
 
 import typer
 
-from transcf.cli._options import (
-    Data,
-    JsonFlag,
-    Overwrite,
-    ReadingOptions,
-    Seed,
-    open_store,
-    shared_options,
-    split_names,
-)
-from transcf.cli._output import (
-    note,
-    note_reading,
-    note_written,
-    print_json,
-    print_result,
-    show_steps,
-)
+from transcf.cli import options, output
 from transcf.interrupts import INTERRUPTED
 
 
-@shared_options
 def auto(
-    data: Data,
+    data: options.Data,
     out: Annotated[Path, typer.Option(help="Folder for the model; the report is put next to it.")],
     minutes: Annotated[
         float, typer.Option(help="Time limit for everything, including the final fit.")
@@ -45,10 +27,10 @@ def auto(
     ] = None,
     metric: Annotated[str, typer.Option(help="What is compared.")] = "NDCG@10",
     *,
-    reading: ReadingOptions,
-    seed: Seed = 0,
-    overwrite: Overwrite = False,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Find the best model for DATA within a time limit, and save it.
 
@@ -62,27 +44,27 @@ def auto(
     from transcf.experiments.auto import auto as find_model
     from transcf.experiments.auto_report import report_paths
 
-    store = open_store()
+    store = options.open_store()
     total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
-    with show_steps(total, "seconds") as steps:
+    with output.show_steps(total, "seconds") as steps:
         found = find_model(
             data,
             minutes,
             out,
-            models=split_names(models),
+            models=options.split_names(models),
             metric=metric,
             seed=seed,
             store=None if store is None else store.folder,
             overwrite=overwrite,
             on_progress=lambda seconds, text: steps.reach(int(seconds), text),
-            on_read=note_reading,
+            on_read=output.note_reading,
             **reading.keywords(),
         )
     if as_json:
-        print_json(found.report)
+        output.print_json(found.report)
     else:
-        print_result(found.table())
-    note_written([out, *report_paths(out)])
+        output.print_result(found.table())
+    output.note_written([out, *report_paths(out)])
     if found.report["interrupted"]:
-        note("interrupted: this is the best model so far; the same command goes on.")
+        output.note("interrupted: this is the best model so far; the same command goes on.")
         raise typer.Exit(INTERRUPTED)

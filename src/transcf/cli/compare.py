@@ -7,30 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transcf.cli._options import (
-    Data,
-    EvalOptions,
-    JsonFlag,
-    ReadingOptions,
-    Seed,
-    Seeds,
-    Workers,
-    command_line,
-    given_options,
-    open_store,
-    parse_workers,
-    read_settings,
-    shared_options,
-)
-from transcf.cli._output import (
-    check_outputs,
-    note,
-    note_reading,
-    print_json,
-    print_result,
-    show_steps,
-    write_outputs,
-)
+from transcf.cli import options, output
 from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED
 
@@ -38,10 +15,9 @@ if TYPE_CHECKING:
     from transcf.experiments.experiment import Candidate
 
 
-@shared_options
 def compare(
     context: typer.Context,
-    data: Data,
+    data: options.Data,
     models: Annotated[
         str, typer.Option(help="Names separated by commas, or 'all'; trivial baselines are added.")
     ] = "itemknn,ease",
@@ -71,11 +47,11 @@ def compare(
         typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
     ] = None,
     *,
-    evaluation: EvalOptions,
-    reading: ReadingOptions,
-    seeds: Seeds = 1,
-    seed: Seed = 0,
-    workers: Workers = None,
+    evaluation: options.EvalOptions,
+    reading: options.ReadingOptions,
+    seeds: options.Seeds = 1,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
     out: Annotated[
         list[Path],
         typer.Option(
@@ -83,7 +59,7 @@ def compare(
             help="Folder for comparison.html, .md and .json, or one file of these; repeatable.",
         ),
     ] = [Path("comparison")],  # noqa: B006
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Compare several models on the same split.
 
@@ -103,34 +79,36 @@ def compare(
     from transcf.experiments.report import results_of, table_of
 
     paths = [path for path in out if str(path) != "none"]
-    check_outputs(paths)
+    output.check_outputs(paths)
     eval_config = evaluation.config()
     metric = eval_config.usual_metric if metric is None else metric
     eval_config.check_metric(metric)
     candidates = _candidates(models, settings, config or [], budget)
     split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
-    note_reading(split.train)
-    if "budget" not in given_options(context):
-        note("note: tries 3 settings of each model on validation data; --budget none tries none.")
+    output.note_reading(split.train)
+    if "budget" not in options.given_options(context):
+        output.note(
+            "note: tries 3 settings of each model on validation data; --budget none tries none."
+        )
     candidates = suited_to(split, candidates, budget)
-    numbers, store = range(seed, seed + seeds), open_store()
-    with show_steps(len(candidates), "models") as steps:
+    numbers, store = range(seed, seed + seeds), options.open_store()
+    with output.show_steps(len(candidates), "models") as steps:
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )
-        with candidate_workers(candidates, experiment, parse_workers(workers)):
+        with candidate_workers(candidates, experiment, options.parse_workers(workers)):
             found = compare_models(data, candidates, experiment, metric, steps.counted)
     if as_json:
-        print_json(found.to_dict())
+        output.print_json(found.to_dict())
     else:
-        print_result(table_of(found))
+        output.print_result(table_of(found))
     if found.is_interrupted:
-        note("interrupted: models without a row were not finished.")
+        output.note("interrupted: models without a row were not finished.")
         raise typer.Exit(INTERRUPTED)
-    write_outputs(results_of(found, command_line(context)), paths, "comparison")
+    output.write_outputs(results_of(found, options.command_line(context)), paths, "comparison")
     if found.failures:
         missing = listed(list(found.failures))
-        note(f"{missing} could not be fitted: the notes say why.")
+        output.note(f"{missing} could not be fitted: the notes say why.")
         raise typer.Exit(1)
 
 
@@ -160,7 +138,7 @@ def _candidates(
                 f"--set {model} names none of the models: write MODEL.NAME=VALUE, with one of "
                 f"{', '.join(names)}."
             )
-    named = dict(read_settings(name, given.get(name, [])) for name in names)
+    named = dict(options.read_settings(name, given.get(name, [])) for name in names)
     return candidates_of(
         {name: (name, stored.get(name, {}) | own) for name, own in named.items()}, budget
     )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from transcf.cli._options import Command, Data, JsonFlag, ReadingOptions, Seed, shared_options
-from transcf.cli._output import print_facts, print_json, print_table, show_steps
+from transcf.cli import options, output
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
 #: Splits that hold out events of each user, independently of other users.
 _ORDERS = ("auto", "time", "position", "paper", "random")
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = options.CommandGroup()
 
 
-@app.command(cls=Command)
-@shared_options
-def info(data: Data, *, reading: ReadingOptions, as_json: JsonFlag = False) -> None:
+@app.command()
+def info(
+    data: options.Data, *, reading: options.ReadingOptions, as_json: options.JsonFlag = False
+) -> None:
     """Count users, items and interactions, and list what was merged or left out.
 
     For a dataset of the catalog, show its citation and terms, too.
@@ -45,19 +45,20 @@ def info(data: Data, *, reading: ReadingOptions, as_json: JsonFlag = False) -> N
     facts = {**about, **_facts(log)}
     if as_json:
         notes = reading_notes(log)
-        print_json({"dataset": data, **facts, "report": log.report.to_list(), "notes": notes})
+        output.print_json(
+            {"dataset": data, **facts, "report": log.report.to_list(), "notes": notes}
+        )
         return
-    print_facts(data, facts)
+    output.print_facts(data, facts)
     for step in log.report.steps:
         typer.echo(str(step))
     for note in reading_notes(log):
         typer.echo(f"note: {note}")
 
 
-@app.command(cls=Command)
-@shared_options
+@app.command()
 def prepare(
-    data: Data,
+    data: options.Data,
     out: Annotated[Path, typer.Option(help="Folder for the split.")],
     split_name: Annotated[
         str,
@@ -76,9 +77,9 @@ def prepare(
         ),
     ] = None,
     *,
-    reading: ReadingOptions,
-    seed: Seed = 0,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    seed: options.Seed = 0,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it as DATA of other commands.
 
@@ -103,19 +104,19 @@ def prepare(
         facts |= {"users": train.n_users, "items": train.n_items, "train": len(train)}
         facts |= {"validation": len(split.validation), "test": len(split.test)}
     if as_json:
-        print_json({**facts, "report": report.to_list()})
+        output.print_json({**facts, "report": report.to_list()})
         return
-    print_facts(f"Saved {out}", facts)
+    output.print_facts(f"Saved {out}", facts)
     for step in report.steps:
         typer.echo(str(step))
 
 
-@app.command(cls=Command)
+@app.command()
 def download(
     name: Annotated[
         str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Download a dataset of the catalog to $TRANSCF_DATA, or list the catalog.
 
@@ -126,24 +127,24 @@ def download(
     if name is None:
         known = [_entry(datasets.describe(entry)) for entry in datasets.names()]
         if as_json:
-            print_json(known)
+            output.print_json(known)
         else:
             rows = [(entry["name"], entry["title"], entry["home"]) for entry in known]
-            print_table("Catalog", ("name", "title", "home"), rows)
+            output.print_table("Catalog", ("name", "title", "home"), rows)
         return
     entry = _entry(datasets.describe(name))
     folder = datasets.download(name)
-    print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
+    output.print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
 
 
-@app.command(cls=Command)
+@app.command()
 def synthesize(
     out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
     users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
     items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
     interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
-    seed: Seed = 0,
-    as_json: JsonFlag = False,
+    seed: options.Seed = 0,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Generate a log of users with tastes, items with a long tail, ratings and times.
 
@@ -162,7 +163,7 @@ def synthesize(
         with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
     facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None, links=None))}
-    print_facts(f"Wrote {out}", facts, as_json)
+    output.print_facts(f"Wrote {out}", facts, as_json)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
@@ -192,7 +193,7 @@ def _prepare_partitions(
             f"{what} looks at all events at once: prepare the log without --partitions."
         )
     numbers = count()
-    with show_steps(4, "steps") as steps:
+    with output.show_steps(4, "steps") as steps:
         return prepare_parts(
             data,
             out,

@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from transcf.cli._options import (
-    Data,
-    EvalOptions,
-    JsonFlag,
-    ModelOptions,
-    ReadingOptions,
-    Seed,
-    Seeds,
-    given_options,
-    open_model,
-    open_store,
-    shared_options,
-)
-from transcf.cli._output import note_reading, print_json, print_table
+from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
@@ -33,16 +20,15 @@ if TYPE_CHECKING:
 _ALLOWED_WITH_MODEL = {"data", "protocol", "subset", "lengths", "beyond", "as_json"}
 
 
-@shared_options
 def evaluate(
     context: typer.Context,
-    data: Data,
-    model: ModelOptions,
-    evaluation: EvalOptions,
-    reading: ReadingOptions,
-    seeds: Seeds = 1,
-    seed: Seed = 0,
-    as_json: JsonFlag = False,
+    data: options.Data,
+    model: options.ModelOptions,
+    evaluation: options.EvalOptions,
+    reading: options.ReadingOptions,
+    seeds: options.Seeds = 1,
+    seed: options.Seed = 0,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Fit a model on DATA and evaluate it; or evaluate a saved model.
 
@@ -53,7 +39,7 @@ def evaluate(
     from transcf.data.files import path_of
 
     if (path_of(data) / "model.json").is_file():
-        given = given_options(context)
+        given = options.given_options(context)
         refused = [option for name, option in given.items() if name not in _ALLOWED_WITH_MODEL]
         if refused:
             raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
@@ -69,8 +55,8 @@ def evaluate(
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
         split = open_split(data, config.protocol, seed=seed, **reading.keywords())
-        note_reading(split.train)
-        dataset, store = data, open_store()
+        output.note_reading(split.train)
+        dataset, store = data, options.open_store()
         about, results = {"dataset": data, "model": name}, []
         for number in range(seed, seed + seeds) if candidate.takes_seed else [seed]:
             made = candidate.make(number)
@@ -79,17 +65,17 @@ def evaluate(
                 raise error
         result = CandidateResult.of(name, results)
     if as_json:
-        print_json({"dataset": dataset, **result.to_dict()})
+        output.print_json({"dataset": dataset, **result.to_dict()})
     else:
         _print(dataset, result)
 
 
-def _evaluate_saved(folder: str, evaluation: EvalOptions) -> tuple[str, CandidateResult]:
+def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
     """Evaluate a saved model on the events that were held out of its data."""
     from transcf.data.splitters import open_split, split_log
     from transcf.experiments.results import CandidateResult, RunResult
 
-    fitted = open_model(folder)
+    fitted = options.open_model(folder)
     origin = fitted.report_
     if origin.get("held_out") is False:
         raise DataError(
@@ -165,4 +151,4 @@ def _print(dataset: str, result: CandidateResult) -> None:
         + (f"; {result.stored} of {result.cells} from the store of runs" if result.stored else ""),
     ]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
-    print_table(title, columns, rows, notes=filter(None, notes))
+    output.print_table(title, columns, rows, notes=filter(None, notes))

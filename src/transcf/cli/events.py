@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Command, JsonFlag, ModelDir
-from transcf.cli._output import print_facts, print_json, print_table
+from transcf.cli import options, output
 from transcf.cli.serve import EventsOption
 from transcf.errors import MissingExtraError, ParameterError
 
@@ -19,12 +18,7 @@ if TYPE_CHECKING:
     from transcf.models.base import Recommender
     from transcf.serving.events import EventStore
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="List and delete the events that a service has stored.",
-)
+app = options.CommandGroup(help="List and delete the events that a service has stored.")
 
 
 @contextmanager
@@ -52,15 +46,15 @@ def _current_model(folder: Path) -> Recommender[Any]:
     return load_version(versions.folder(versions.current()), mapped=True)
 
 
-@app.command("list", cls=Command)
+@app.command("list")
 def list_events(
-    folder: ModelDir,
+    folder: options.ModelDir,
     events: EventsOption = None,
     invalid: Annotated[
         bool, typer.Option("--invalid", help="Only events that no model can learn from.")
     ] = False,
     last: Annotated[int, typer.Option(min=1, metavar="N", help="Only the newest N.")] = 50,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """List stored events, oldest first, with what is wrong with them.
 
@@ -86,16 +80,16 @@ def list_events(
     rows = [row for row in rows if row["invalid"] or not invalid]
     shown = rows[-last:]
     if as_json:
-        print_json(shown)
+        output.print_json(shown)
         return
     title = f"{len(shown):,} of {len(rows):,} events"
     columns = ("number", "user", "item", "time", "rating", "key", "invalid")
-    print_table(title, columns, [[str(row[name]) for name in columns] for row in shown])
+    output.print_table(title, columns, [[str(row[name]) for name in columns] for row in shown])
 
 
-@app.command(cls=Command)
+@app.command()
 def delete(
-    folder: ModelDir,
+    folder: options.ModelDir,
     numbers: Annotated[list[int], typer.Argument(metavar="NUMBER...", help="Event numbers.")],
     events: EventsOption = None,
 ) -> None:
@@ -109,12 +103,12 @@ def delete(
         if missing:
             raise ParameterError(f"There is no event {missing[0]}: nothing was deleted.")
         deleted = store.delete(numbers)
-    print_facts("Deleted events", {"deleted": deleted})
+    output.print_facts("Deleted events", {"deleted": deleted})
 
 
-@app.command(cls=Command)
+@app.command()
 def prune(
-    folder: ModelDir,
+    folder: options.ModelDir,
     days: Annotated[float, typer.Argument(min=0, help="Age in days.")],
     events: EventsOption = None,
 ) -> None:
@@ -130,4 +124,4 @@ def prune(
 
         older_than = time.time() - 86_400 * days
         deleted = store.delete_learned(report.get(EVENTS_AFTER, 0), older_than)
-    print_facts("Deleted events", {"deleted": deleted})
+    output.print_facts("Deleted events", {"deleted": deleted})

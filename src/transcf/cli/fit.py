@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transcf.cli._options import (
-    Data,
-    JsonFlag,
-    ModelDir,
-    ModelOptions,
-    Overwrite,
-    Protocol,
-    ReadingOptions,
-    Resume,
-    Seed,
-    Workers,
-    absolute_name,
-    open_model,
-    parse_workers,
-    shared_options,
-)
-from transcf.cli._output import note, note_reading, print_saved
+from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError, UnsupportedError
 from transcf.interrupts import INTERRUPTED
 from transcf.protocols import full_ranking, protocol_named
@@ -41,23 +25,22 @@ _Out: TypeAlias = Annotated[
 ]
 
 
-@shared_options
 def fit(
-    data: Data,
+    data: options.Data,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    model: ModelOptions,
+    model: options.ModelOptions,
     hold_out: Annotated[
         bool,
         typer.Option("--hold-out", help="Leave out the test events, for `transcf evaluate DIR`."),
     ] = False,
-    protocol: Protocol = None,
+    protocol: options.Protocol = None,
     *,
-    reading: ReadingOptions,
-    seed: Seed = 0,
-    workers: Workers = None,
-    resume: Resume = None,
-    overwrite: Overwrite = False,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    resume: options.Resume = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Fit a model on DATA and save it.
 
@@ -75,38 +58,41 @@ def fit(
     name, params, values = model.read(data)
     made = Candidate(name, name, params | values).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
-    cluster, read = parse_workers(workers), reading.keywords()
+    cluster, read = options.parse_workers(workers), reading.keywords()
     log, split, validation, protocol = _open_for_fit(
         data, protocol, seed, read, is_distributed=cluster is not None
     )
-    note_reading(log)
+    output.note_reading(log)
     checkpoints = _checkpoints(out, "checkpoint", resume)
-    options = FitOptions(
+    fitting = FitOptions(
         checkpoint=checkpoints, resume=resume is True, fresh=resume is False, cluster=cluster
     )
     if not hold_out:
-        done = fit_for_use(made, log, split, validation, options)
+        done = fit_for_use(made, log, split, validation, fitting)
     elif protocol_named(protocol).refit:
-        done = fit_for_use(made, split.before_test, split, validation, options)
+        done = fit_for_use(made, split.before_test, split, validation, fitting)
         done = f"what comes before the test: {done}"
     else:
-        made.fit(split.train, validation, options)
+        made.fit(split.train, validation, fitting)
         done = f"the training part ({split.how})"
     if made.report_.get("ending") == "interrupted":
-        note("interrupted, no model is saved; the same command with --resume goes on.")
+        output.note("interrupted, no model is saved; the same command with --resume goes on.")
         raise typer.Exit(INTERRUPTED)
     made.report_ |= {"split": split.how} if hold_out else {}
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
-    made.report_ |= {"dataset": absolute_name(data), "protocol": protocol, "split_seed": seed}
+    made.report_ |= {
+        "dataset": options.absolute_name(data),
+        "protocol": protocol,
+        "split_seed": seed,
+    }
     made.report_ |= {"reading": read} if read else {}
     made.save(out, overwrite=overwrite)
-    print_saved(made, out, as_json)
+    output.print_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
-@shared_options
 def refit(
-    folder: ModelDir,
+    folder: options.ModelDir,
     data: Annotated[
         list[str],
         typer.Argument(
@@ -116,15 +102,15 @@ def refit(
         ),
     ],
     out: _Out = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     yes: Annotated[
         bool,
         typer.Option("--yes", help="Replace DIR even if DATA lacks some of its users or items."),
     ] = False,
     *,
-    reading: ReadingOptions,
-    resume: Resume = None,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    resume: options.Resume = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Fit a saved model again on all events of DATA.
 
@@ -138,38 +124,39 @@ def refit(
     from transcf.models.training import FitOptions
 
     target = _target(folder, out, overwrite)
-    model, read = open_model(folder), reading.keywords()
+    model, read = options.open_model(folder), reading.keywords()
     log, before = open_data(data[0] if len(data) == 1 else data, **read), model.report_
     is_replaced = target.resolve() == folder.resolve()
     _check_loss(model, log, folder if is_replaced and not yes else None)
     checkpoints = _checkpoints(target, "refit-checkpoint", resume)
     # Only this command reads the checkpoint, so without --resume it can be replaced.
-    options = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
+    fitting = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
     epoch = model.best_epoch_
-    model.refit(log, options)
+    model.refit(log, fitting)
     if model.report_.get("ending") == "interrupted":
-        note(f"interrupted; {folder} is as it was, and the same command with --resume goes on.")
+        output.note(
+            f"interrupted; {folder} is as it was, and the same command with --resume goes on."
+        )
         raise typer.Exit(INTERRUPTED)
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
-    names = [absolute_name(name) for name in data]
+    names = [options.absolute_name(name) for name in data]
     model.report_["dataset"] = names[0] if len(names) == 1 else names
     model.report_ |= {"reading": read} if read else {}
     model.save(target, overwrite=overwrite)
-    print_saved(model, target, as_json)
+    output.print_saved(model, target, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
-@shared_options
 def partial_fit(
-    folder: ModelDir,
-    data: Data,
+    folder: options.ModelDir,
+    data: options.Data,
     out: _Out = None,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     *,
-    reading: ReadingOptions,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Add events to a saved model without a new training.
 
@@ -178,7 +165,7 @@ def partial_fit(
     from transcf.data.readers import open_data
 
     target = _target(folder, out, overwrite)
-    model = open_model(folder)
+    model = options.open_model(folder)
     add = getattr(model, "partial_fit", None)
     if add is None:
         raise UnsupportedError(
@@ -188,14 +175,14 @@ def partial_fit(
     log, before = open_data(data, **reading.keywords()), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
-    model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"
+    model.report_["fitted_on"] = f"{fitted_on}; then {options.absolute_name(data)} was added"
     model.report_["held_out"] = False
     added = {
         f"new_{what}": model.report_[what] - before[what]
         for what in ("users", "items", "interactions")
     }
     model.save(target, overwrite=overwrite)
-    print_saved(model, target, as_json, {"events": len(log), **added})
+    output.print_saved(model, target, as_json, {"events": len(log), **added})
 
 
 def _open_for_fit(
@@ -230,7 +217,7 @@ def _checkpoints(out: Path, ending: str, resume: bool | None) -> Path:
     """Return the folder of checkpoints next to that of the model."""
     checkpoints = out.with_name(f"{out.name}.{ending}")
     if resume and not checkpoints.exists():
-        note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
+        output.note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
     return checkpoints
 
 
@@ -257,7 +244,7 @@ def _check_loss(model: Recommender[Any], log: Interactions, replaced: Path | Non
             f"{sentence}: name all files with events, add events by `transcf partial-fit`, or "
             f"replace {replaced} all the same with --yes."
         )
-    note(f"note: {sentence}.")
+    output.note(f"note: {sentence}.")
 
 
 def _target(folder: Path, out: Path | None, overwrite: bool) -> Path:

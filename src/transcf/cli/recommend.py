@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
-from transcf.cli._options import JsonFlag, ModelDir, Workers, open_model, parse_workers
-from transcf.cli._output import note, print_facts, print_json, print_table
+from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ _FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
 
 def recommend(
-    folder: ModelDir,
+    folder: options.ModelDir,
     user: Annotated[str | None, typer.Option(help="One user id.")] = None,
     users_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A text file with one user id per line.")
@@ -81,8 +80,8 @@ def recommend(
             "and --items-file are skipped.",
         ),
     ] = "raise",
-    workers: Workers = None,
-    as_json: JsonFlag = False,
+    workers: options.Workers = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Recommend items with a saved model.
 
@@ -98,7 +97,7 @@ def recommend(
         raise ParameterError("Say for whom, in one way: --user, --users-file, --all or --history.")
     if all_users and out is None:
         raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
-    cluster = parse_workers(workers)
+    cluster = options.parse_workers(workers)
     if cluster is not None:
         narrowed = exclude or items_file or categories
         if not all_users or out in _FORMATS or on_unknown != "raise" or narrowed:
@@ -114,7 +113,7 @@ def recommend(
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.tables import Filters, recommendation_pieces
 
-    model = open_model(folder)
+    model = options.open_model(folder)
     policy = cast("Fallback", on_unknown)
     allowed = None if items_file is None else _items(model.items_, items_file, categories or [])
     denied = [model.items_.parse(item) for item in exclude or []]
@@ -142,11 +141,11 @@ def recommend(
 
 
 def similar(
-    folder: ModelDir,
+    folder: options.ModelDir,
     item: Annotated[str | None, typer.Option(help="An item id.")] = None,
     user: Annotated[str | None, typer.Option(help="A user id.")] = None,
     k: _Length = 10,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """List items similar to an item, or users similar to a user.
 
@@ -154,7 +153,7 @@ def similar(
     """
     if (item is None) == (user is None):
         raise ParameterError("Say what to compare with: --item or --user.")
-    model = open_model(folder)
+    model = options.open_model(folder)
     if item is not None:
         table = model.similar_items(model.items_.parse(item), k)
     else:
@@ -163,7 +162,7 @@ def similar(
 
 
 def explain(
-    folder: ModelDir,
+    folder: options.ModelDir,
     item: Annotated[str, typer.Option(help="An item id.")],
     user: Annotated[str | None, typer.Option(help="A user id.")] = None,
     history: _History = None,
@@ -171,7 +170,7 @@ def explain(
         int,
         typer.Option(min=1, help="Past items with a positive effect, and half as many negative."),
     ] = 5,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Explain a recommendation by the user's past items.
 
@@ -179,7 +178,7 @@ def explain(
     """
     if (user is None) == (history is None):
         raise ParameterError("Say for whom: --user or --history.")
-    model = open_model(folder)
+    model = options.open_model(folder)
     target = model.items_.parse(item)
     if history is None:
         who = model.users_.parse(str(user))
@@ -188,10 +187,10 @@ def explain(
         listed = _parse_ids(model.items_, history, "--history")
         found = model.explain_for(listed, target, top, include_seen=True)
     if as_json:
-        print_json(found.to_dict())
+        output.print_json(found.to_dict())
         return
     title, columns = f"{found.title}\n{found.sentence}", ("past item", "share", "effect")
-    print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
+    output.print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
 
 
 def _recommend_all(
@@ -204,7 +203,7 @@ def _recommend_all(
     target = path_of(out)
     recommend_all(folder, target, k, cluster=cluster, exclude_seen=exclude_seen)
     facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
-    print_facts(f"Wrote {target}", facts, as_json)
+    output.print_facts(f"Wrote {target}", facts, as_json)
 
 
 def _check_out(out: str | None, as_json: bool) -> None:
@@ -227,7 +226,7 @@ def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> N
     skipped = int(((rows == UNKNOWN) | ~usable[rows]).sum())
     if skipped:
         what = counted(skipped, what)
-        note(f"skipped {what} without training interactions (--on-unknown skip).")
+        output.note(f"skipped {what} without training interactions (--on-unknown skip).")
 
 
 def _parse_ids(ids: IdMap, text: str, option: str) -> list[Id]:
@@ -272,7 +271,7 @@ def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: 
     if out is None:
         tables = list(pieces)
         if as_json:
-            print_json([row for table in tables for row in table.to_dicts()])
+            output.print_json([row for table in tables for row in table.to_dicts()])
         else:
             print_lists(title, tables)
         return
@@ -286,7 +285,7 @@ def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: 
         sys.stdout.buffer.flush()
         return
     rows = write_pieces(pieces, path_of(out))
-    print_facts(f"Wrote {out}", {"file": out, "rows": rows}, as_json)
+    output.print_facts(f"Wrote {out}", {"file": out, "rows": rows}, as_json)
 
 
 def print_lists(title: str, tables: list[pl.DataFrame]) -> None:
@@ -296,4 +295,4 @@ def print_lists(title: str, tables: list[pl.DataFrame]) -> None:
         for table in tables
         for row in table.iter_rows(named=True)
     ]
-    print_table(title, tables[0].columns, rows)
+    output.print_table(title, tables[0].columns, rows)

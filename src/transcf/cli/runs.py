@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transcf.cli._options import Command, JsonFlag, open_store
-from transcf.cli._output import note, print_facts, print_json, print_table
+from transcf.cli import options, output
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
     from transcf.experiments.store import Entry, Store
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = options.CommandGroup()
 
 #: Characters of a key in tables; any unambiguous beginning is accepted.
 _SHOWN = 12
@@ -22,11 +21,11 @@ Model = Annotated[str | None, typer.Option(help="Only runs of this model.")]
 Dataset = Annotated[str | None, typer.Option(help="Only runs on this data, as it was named.")]
 
 
-@app.command("list", cls=Command)
+@app.command("list")
 def list_runs(
     model: Model = None,
     dataset: Dataset = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """List stored runs with their validation metric.
 
@@ -38,7 +37,7 @@ def list_runs(
     kept = _store()
     rows = _listed_runs(kept, model, dataset)
     if as_json:
-        print_json([_facts(kept.read(row["key"])) for row in rows])
+        output.print_json([_facts(kept.read(row["key"])) for row in rows])
         return
     cells = [
         (row["key"][:_SHOWN], *(row[name] for name in COLUMNS[:-1]), row["written"][:19])
@@ -55,10 +54,10 @@ def list_runs(
     )
 
 
-@app.command(cls=Command)
+@app.command()
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Show one stored run: data, settings, metrics, times and validation curve.
 
@@ -68,7 +67,7 @@ def show(
     entry = kept.read(kept.one_key(key))
     facts = _facts(entry)
     if as_json:
-        print_json(facts)
+        output.print_json(facts)
         return
     result = entry.result
     about = {
@@ -79,22 +78,22 @@ def show(
         "validation figure": result.validation, "best epoch": result.best_epoch,
         "failed": None if result.error is None else str(result.error),
     }  # fmt: skip
-    print_facts(f"Run {entry.key}", about)
-    print_facts("Settings", result.parameters or entry.cell["settings"])
+    output.print_facts(f"Run {entry.key}", about)
+    output.print_facts("Settings", result.parameters or entry.cell["settings"])
     if result.evaluation is not None:
         rows = [
             (name, f"{figure.mean:.4f}", f"{figure.se:.4f}")
             for name, figure in result.evaluation.metrics.items()
         ]
         title = f"Figures, {result.evaluation.users:,} users"
-        print_table(title, ("metric", "mean", "se (users)"), rows)
+        output.print_table(title, ("metric", "mean", "se (users)"), rows)
     validated = [step for step in result.curve if step["metric"] is not None]
     if validated:
         rows = [(step["epoch"], step["loss"], f"{step['metric']:.4f}") for step in validated]
-        print_table("Validation curve", ("epoch", "loss", "metric"), rows)
+        output.print_table("Validation curve", ("epoch", "loss", "metric"), rows)
 
 
-@app.command("rm", cls=Command)
+@app.command("rm")
 def remove(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
@@ -106,7 +105,7 @@ def remove(
         str | None, typer.Option("--all-on", metavar="DATA", help="All runs on this data.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Remove stored runs, by keys or by model and data.
 
@@ -128,13 +127,13 @@ def remove(
     for key in chosen:
         kept.remove(key)
     if as_json:
-        print_json({"removed": chosen})
+        output.print_json({"removed": chosen})
     else:
         typer.echo(f"Removed {len(chosen):,} stored runs.")
 
 
 def _store() -> Store:
-    store = open_store()
+    store = options.open_store()
     if store is None:
         raise ParameterError("--store none has no runs to show: name a folder.")
     return store
@@ -148,7 +147,7 @@ def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[d
     rows, damaged = store.listed()
     if damaged:
         what = "stored run is" if len(damaged) == 1 else "stored runs are"
-        note(f"{len(damaged):,} {what} damaged and left out; the first: {damaged[0]}")
+        output.note(f"{len(damaged):,} {what} damaged and left out; the first: {damaged[0]}")
     return [
         row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())
     ]

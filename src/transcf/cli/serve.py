@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from transcf.cli._options import JsonFlag, ModelDir, open_model
-from transcf.cli._output import note, print_facts
+from transcf.cli import options, output
 from transcf.errors import MissingExtraError, ParameterError
 from transcf.interrupts import temporary_folder, unwatch
 
@@ -78,13 +77,13 @@ def serve(
         from transcf.serving.settings import load_settings
     except ImportError as error:
         raise MissingExtraError("Serving a model", "serve") from error
-    options: dict[str, Any] = {
+    common: dict[str, Any] = {
         "items": items, "events": events, "host": host, "port": port, "workers": workers,
         "token_file": token_file,
     }  # fmt: skip
 
     def start(given: dict[str, Any]) -> None:
-        settings = load_settings(options | given, config)
+        settings = load_settings(common | given, config)
 
         def say(address: str) -> None:
             typer.echo(f"Serving {settings.model} at {address} (Ctrl-C ends it)")
@@ -104,7 +103,7 @@ def serve(
 
 
 def refresh(
-    folder: ModelDir,
+    folder: options.ModelDir,
     events: EventsOption = None,
     data: Annotated[
         str | None,
@@ -132,7 +131,7 @@ def refresh(
             help="Afterwards delete older events that the served version has learned from.",
         ),
     ] = None,
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Retrain a saved model with the collected events.
 
@@ -155,7 +154,7 @@ def refresh(
         raise MissingExtraError("Refreshing a model", "serve") from error
     if back_to is not None:
         refreshing.back_to(versions, back_to)
-        print_facts(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
+        output.print_facts(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
         return
     store = EventStore(events_url(folder, events))
     try:
@@ -165,11 +164,11 @@ def refresh(
     finally:
         store.close()
     if done.skipped:
-        note(
+        output.note(
             f"{done.skipped:,} events were skipped: `transcf events list {folder} --invalid` says "
             "why, `transcf events delete` removes them."
         )
-    print_facts(_title(folder, done), asdict(done), as_json)
+    output.print_facts(_title(folder, done), asdict(done), as_json)
 
 
 def _title(folder: Path, done: Refreshed) -> str:
@@ -186,7 +185,7 @@ def _title(folder: Path, done: Refreshed) -> str:
 
 
 def export(
-    folder: ModelDir,
+    folder: options.ModelDir,
     to: Annotated[str, typer.Option(help=f"{', '.join(_STORES)}.")],
     out: Annotated[
         str,
@@ -196,7 +195,7 @@ def export(
             "postgresql://user:password@host/database.",
         ),
     ],
-    as_json: JsonFlag = False,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Export the vectors of a saved model.
 
@@ -220,5 +219,5 @@ def export(
         "index": exports.export_index,
         "pgvector": exports.export_pgvector,
     }
-    done = writers[to](open_model(folder), out).to_dict()
-    print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
+    done = writers[to](options.open_model(folder), out).to_dict()
+    output.print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transcf.cli._options import (
+from transcf.cli.analyze import check_folder, print_analyses
+from transcf.cli.options import (
     JsonFlag,
     OutFiles,
     Workers,
@@ -20,7 +21,7 @@ from transcf.cli._options import (
     shared_options,
     split_names,
 )
-from transcf.cli._output import (
+from transcf.cli.output import (
     check_outputs,
     note,
     print_facts,
@@ -30,7 +31,6 @@ from transcf.cli._output import (
     show_steps,
     write_outputs,
 )
-from transcf.cli.analyze import check_folder, print_analyses
 from transcf.errors import ParameterError
 from transcf.interrupts import INTERRUPTED, advise
 

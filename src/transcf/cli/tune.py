@@ -9,36 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transcf.cli._options import (
-    Data,
-    JsonFlag,
-    ModelOptions,
-    Protocol,
-    ReadingOptions,
-    Seed,
-    Workers,
-    jobs_and_cluster,
-    open_store,
-    shared_options,
-)
-from transcf.cli._output import (
-    note,
-    note_reading,
-    note_written,
-    print_facts,
-    print_json,
-    show_steps,
-)
+from transcf.cli import options, output
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
     from transcf.experiments.tune_result import Tuning
 
 
-@shared_options
 def tune(
-    data: Data,
-    model: ModelOptions,
+    data: options.Data,
+    model: options.ModelOptions,
     trials: Annotated[
         int, typer.Option(min=1, help="Settings to try, those in the database included.")
     ] = 100,
@@ -46,7 +26,7 @@ def tune(
         str | None,
         typer.Option(help="Metric to maximize, such as NDCG@10; by default that of the protocol."),
     ] = None,
-    protocol: Protocol = None,
+    protocol: options.Protocol = None,
     sampler: Annotated[
         str, typer.Option(help="tpe (learns from earlier trials), random or grid.")
     ] = "tpe",
@@ -70,10 +50,10 @@ def tune(
         ),
     ] = None,
     *,
-    reading: ReadingOptions,
-    seed: Seed = 0,
-    workers: Workers = None,
-    as_json: JsonFlag = False,
+    reading: options.ReadingOptions,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Search for the best settings of a model on validation data.
 
@@ -88,14 +68,14 @@ def tune(
     from transcf.experiments.tune import tune as search
     from transcf.experiments.tune_result import check_plots
 
-    jobs, cluster = jobs_and_cluster(workers)
+    jobs, cluster = options.jobs_and_cluster(workers)
     name, start, params = model.read(data)
     is_folder = out is not None and out.suffix != ".toml"
     if out is not None and is_folder:
         check_plots(out)
-    store = open_store()
+    store = options.open_store()
     split = open_split(data, protocol, seed=seed, **reading.keywords())
-    note_reading(split.train)
+    output.note_reading(split.train)
     with _show_progress(trials) as on_trial:
         found = search(
             split, name, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
@@ -106,14 +86,14 @@ def tune(
     if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
     if as_json:
-        print_json({"dataset": data, **found.to_dict()})
+        output.print_json({"dataset": data, **found.to_dict()})
     else:
         _print(data, found)
     if out is not None:
         written = [found.config().write(out / "best.toml" if is_folder else out)]
-        note_written([*written, *(found.write_plots(out) if is_folder else [])])
+        output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
     if found.is_interrupted:
-        note("interrupted: the settings tried so far count.")
+        output.note("interrupted: the settings tried so far count.")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -121,13 +101,13 @@ def tune(
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
     """Show the number of trials and the best metric."""
     is_first = True
-    with show_steps(total, "trials") as steps:
+    with output.show_steps(total, "trials") as steps:
 
         def report(known: Tuning) -> None:
             nonlocal is_first
             done = len(known.trials)
             if is_first and done:
-                note(f"{done} trials are in {known.storage} ({known.study}).")
+                output.note(f"{done} trials are in {known.storage} ({known.study}).")
             is_first = False
             steps.reach(done, _best(known))
 
@@ -156,4 +136,4 @@ def _print(data: str, found: Tuning) -> None:
         "database": f"{found.storage} ({found.study})",
         **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
     }
-    print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)
+    output.print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)

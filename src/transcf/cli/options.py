@@ -1,7 +1,7 @@
 """Options that several commands share: each group is a dataclass, written once.
 
-A command decorated with `shared_options` takes a group as one argument. `Command` is the class of
-all commands: it expands `~` in paths.
+A command of a `CommandGroup` takes a group of options as one argument, and `~` in its paths is
+expanded.
 """
 
 from __future__ import annotations
@@ -322,10 +322,11 @@ def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-class Command(TyperCommand):
+class _Command(TyperCommand):
     """A command that expands `~` in paths."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, and expand paths among them."""
         rest = super().parse_args(ctx, args)
         ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
         return rest
@@ -337,6 +338,23 @@ def _expanded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_expanded, value))
     return path_of(value) if isinstance(value, Path) else value
+
+
+class CommandGroup(typer.Typer):
+    """Commands that may take groups of options."""
+
+    def __init__(self, *, no_args_is_help: bool = True, help: str | None = None) -> None:
+        super().__init__(
+            add_completion=False,
+            rich_markup_mode=None,
+            no_args_is_help=no_args_is_help,
+            help=help,
+        )
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """Add a function as a command."""
+        add = super().command(name, cls=_Command, **options)
+        return lambda function: add(shared_options(function))
 
 
 def given_options(context: typer.Context) -> dict[str, str]:
