@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transcf.data import read_interactions
+from transcf.data.csr import order_by_user
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(1, 5), st.integers(0, 9)),
@@ -86,18 +87,21 @@ def test_repr_tells_counts_and_density():
 
 
 @pytest.mark.parametrize("left_out", [[], ["time"], ["rating"], ["time", "rating"]])
-def test_kernels_of_large_logs_order_them_as_numpy_does(monkeypatch, left_out):
+@pytest.mark.parametrize("n_items", [30, 1 << 55])
+def test_one_event_of_each_pair_is_kept(left_out, n_items):
     random = np.random.default_rng(0)
     columns = {"user": 40, "item": 30, "rating": 5, "time": 9}
     frame = pl.DataFrame({name: random.integers(0, top, 3000) for name, top in columns.items()})
-    rating = pl.when(pl.col("rating") > 0).then(pl.col("rating").cast(pl.Float32))
-    frame = frame.with_columns(rating).drop(left_out)
-    one = read_interactions(frame)
-    monkeypatch.setattr("transcf.data.csr.MANY_EVENTS", 1)
-    monkeypatch.setattr("transcf.data.ids.MANY_EVENTS", 1)
-    two = read_interactions(frame)
-    assert one.to_frame().equals(two.to_frame())
-    assert one.positions.tolist() == two.positions.tolist()
-    assert one.by_user.indptr.tolist() == two.by_user.indptr.tolist()
+    rated = pl.when(pl.col("rating") > 0).then(pl.col("rating").cast(pl.Float32)).fill_null(np.nan)
+    frame = frame.with_columns(rated, position=pl.int_range(3000))
+    rows = (frame[name].cast(pl.Int32).to_numpy() for name in ("user", "item"))
+    values = {n: None if n in left_out else frame[n].to_numpy() for n in ("rating", "time")}
+    found = order_by_user(*rows, 40, n_items, values["rating"], values["time"])
+    order = [*(n for n in ("time", "rating") if n not in left_out), "position"]
+    known = frame.with_columns(pl.col("rating").fill_nan(-np.inf)).sort(order)
+    expected = known.unique(["user", "item"], keep="last").sort("user", "item")
+    assert found.positions.tolist() == expected["position"].to_list()
+    assert found.items.tolist() == expected["item"].to_list()
+    assert np.diff(found.indptr).tolist() == np.bincount(expected["user"], minlength=40).tolist()
     single = frame.with_columns(user=pl.lit(1))
     assert len(read_interactions(single)) == 30

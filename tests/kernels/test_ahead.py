@@ -18,19 +18,19 @@ import pytest
 import transcf
 from transcf.kernels import _cache, ahead
 from transcf.kernels.ahead import Job, compile_ahead
-from transcf.kernels.sorting import place_by_item
+from transcf.kernels.fism import choose_positives
 from transcf.parallel import parallel_for, use_threads
 
 #: Arguments of a kernel.
-GIVEN = [np.zeros(3, kind) for kind in (np.int32, np.int32, np.int64, np.uint64)]
+GIVEN = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
 #: Asks for a kernel, and waits until it is on disk, or for the time given.
 ASK = """
 import sys, time
 import numpy as np
 from transcf.kernels import _cache, ahead
-from transcf.kernels.sorting import place_by_item
-given = [np.zeros(3, kind) for kind in (np.int32, np.int32, np.int64, np.uint64)]
-job = ahead.Job.of(place_by_item, *given)
+from transcf.kernels.fism import choose_positives
+given = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
+job = ahead.Job.of(choose_positives, *given)
 with __import__("transcf").use_threads(2):
     ahead.compile_ahead([job])
 print(ahead._helpers[-1]._process.pid, flush=True)
@@ -38,8 +38,8 @@ print(ahead._helpers[-1]._process.pid, flush=True)
 WAIT = """
 while _cache.is_missing(*job):
     time.sleep(0.05)
-place_by_item(*given)
-print("loaded" if place_by_item.stats.cache_hits else "compiled", flush=True)
+choose_positives(*given)
+print("loaded" if choose_positives.stats.cache_hits else "compiled", flush=True)
 """
 #: Prints how a forked process ended, and how the other one did after that.
 FORK = """
@@ -51,9 +51,10 @@ print(os.waitpid(child, 0)[1], ahead._helpers[-1]._process.wait())
 #: Compiles a kernel, unless another process does.
 COMPILE = """
 import numpy as np
-from transcf.kernels.sorting import place_by_item
-place_by_item(*[np.zeros(3, kind) for kind in (np.int32, np.int32, np.int64, np.uint64)])
-print("loaded" if place_by_item.stats.cache_hits else "compiled")
+from transcf.kernels.fism import choose_positives
+given = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
+choose_positives(*given)
+print("loaded" if choose_positives.stats.cache_hits else "compiled")
 """
 
 
@@ -135,7 +136,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(ahead, "_Helper", refuse)
     monkeypatch.setattr(ahead, "_helpers", [])  # one of an earlier test would take the job
     monkeypatch.setattr(ahead, "_later", [])
-    return Job.of(place_by_item, *GIVEN)
+    return Job.of(choose_positives, *GIVEN)
 
 
 def test_no_process_is_started_for_what_is_on_disk(job: Job) -> None:
@@ -155,7 +156,7 @@ def test_no_process_is_started_where_none_can_help(
     monkeypatch.setattr(_cache, "is_helping", case == "it helps itself")
     if case == "no interpreter":  # sys.executable is the program, which would run again
         monkeypatch.setattr(sys, "frozen", True, raising=False)
-    other = Job.of(place_by_item, *GIVEN[:3], np.zeros((3, 1), np.uint64))
+    other = Job.of(choose_positives, *GIVEN[:3], np.zeros((3, 1), np.int64))
     with use_threads(1 if case == "one thread" else 2):
         compile_ahead([other])
     assert not ahead._helpers
@@ -165,8 +166,8 @@ def test_kernels_that_would_be_shared_are_noted_and_not_run() -> None:
     keys = np.zeros(3, np.int32)
 
     def call() -> None:
-        parallel_for(3, partial(place_by_item, keys))
-        parallel_for(3, partial(place_by_item, keys, 2))
+        parallel_for(3, partial(choose_positives, keys))
+        parallel_for(3, partial(choose_positives, keys, 2))
 
     assert [len(job.types) for job in Job.shared(call)] == [3, 4]
     assert [len(job.types) for job in Job.shared(call, most=1)] == [3]

@@ -53,10 +53,9 @@ print(solver.tensors()["item_vectors"].sum())
 #: Prints whether a kernel was loaded from disk or compiled.
 LOAD = """
 import numpy as np
-from transcf.kernels.sorting import place_by_item
-rows, places = np.zeros(3, np.int32), np.zeros(1, np.int64)
-place_by_item(rows, rows, places, np.zeros(3, np.uint64))
-print("loaded" if place_by_item.stats.cache_hits else "compiled")
+from transcf.kernels.fism import choose_positives
+choose_positives(np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64))
+print("loaded" if choose_positives.stats.cache_hits else "compiled")
 """
 
 

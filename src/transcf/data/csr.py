@@ -1,7 +1,6 @@
 """Items of users: `Csr`, a binary sparse matrix by rows; `Histories`, in order of time.
 
-`order_by_user` sorts events by user and item and merges repeated pairs: large logs by compiled
-kernels, others by numpy.
+`order_by_user` sorts events by user and item and merges repeated pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from transcf.data.ids import MANY_EVENTS, Rows
+from transcf.data.ids import Rows
 
 _Offsets: TypeAlias = npt.NDArray[np.int64]
 _Ratings: TypeAlias = npt.NDArray[np.float32] | None
@@ -172,62 +171,47 @@ def order_by_user(
     users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
 ) -> Ordered:
     """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`."""
-    order = _order_many if len(users) >= MANY_EVENTS else _order_few
-    return order(users, items, n_users, n_items, ratings, timestamps)
-
-
-def _order_few(
-    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
-) -> Ordered:
-    """Order events by a stable sort; the winner of each pair is its last event."""
-    pairs = users.astype(np.int64) * n_items + items
-    events = np.argsort(pairs, kind="stable")
-    repeated = pairs[events[1:]] == pairs[events[:-1]]
-    if repeated.any():
-        keys = [pairs]  # the last key of `lexsort` is the first to sort by
-        if timestamps is not None:
-            keys.insert(0, timestamps)
-        if ratings is not None:  # any rating is above NaN
-            is_known = ~np.isnan(ratings)
-            keys = [np.where(is_known, ratings, 0), is_known, *keys]
-        events = np.lexsort(keys)[~np.append(repeated, False)]
-    indptr = offsets(np.bincount(users[events], minlength=n_users))
-    return _ordered(indptr, items[events], events, ratings, timestamps)
-
-
-def _order_many(
-    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
-) -> Ordered:
-    """Order events by two counting sorts, by item and then by user, and merge what is repeated."""
-    from transcf.kernels import sorting
-
-    starts = offsets(np.bincount(items, minlength=n_items))
-    by_item = np.empty(len(users), dtype=np.uint64)
-    sorting.place_by_item(users, items, starts[:-1].copy(), by_item)
-    indptr = offsets(np.bincount(users, minlength=n_users))
-    packed = np.empty(len(users), dtype=np.uint64)
-    sorting.place_by_user(by_item, starts, indptr[:-1].copy(), packed)
-    del by_item
-    times = np.empty(0, np.int64) if timestamps is None else timestamps
-    scores = np.empty(0, np.float32) if ratings is None else ratings
-    indptr = offsets(sorting.merge_repeats(indptr, packed, times, scores))
-    packed = packed[: indptr[-1]]  # items in the upper halves, events in the lower ones
-    columns = (packed >> np.uint64(32)).astype(np.int32)
-    packed &= np.uint64(2**32 - 1)
-    return _ordered(indptr, columns, packed.view(np.int64), ratings, timestamps)
-
-
-def _ordered(
-    indptr: _Offsets,
-    columns: Rows,
-    events: npt.NDArray[np.int64],
-    ratings: _Ratings,
-    timestamps: _Times,
-) -> Ordered:
+    pairs, bits = users.astype(np.int64) * n_items + items, len(users).bit_length()
+    if n_users * n_items < 1 << (63 - bits):
+        # numpy sorts numbers of a pair and an event many times faster than it finds an order.
+        pairs = (pairs << bits) | np.arange(len(pairs))
+        pairs.sort()
+        events = pairs & ((1 << bits) - 1)
+        pairs >>= bits
+    else:
+        events = np.argsort(pairs, kind="stable")
+        pairs = pairs[events]
+    is_last = np.append(pairs[1:] != pairs[:-1], [True] * (len(pairs) > 0))
+    if not is_last.all():
+        repeated = ~is_last | np.append(False, ~is_last[:-1])
+        events[repeated] = _best_last(events[repeated], is_last[repeated], ratings, timestamps)
+        events = events[is_last]
     return Ordered(
-        indptr,
-        columns,
+        offsets(np.bincount(users[events], minlength=n_users)),
+        items[events],
         events,
         None if ratings is None else ratings[events],
         None if timestamps is None else timestamps[events],
     )
+
+
+def _best_last(
+    events: npt.NDArray[np.int64],
+    is_last: npt.NDArray[np.bool_],
+    ratings: _Ratings,
+    timestamps: _Times,
+) -> npt.NDArray[np.int64]:
+    """Put the event of each pair that is kept in the place of its last one."""
+    ends = np.flatnonzero(is_last)
+    counts = np.diff(ends, prepend=-1)
+    starts = ends + 1 - counts
+    is_best = np.ones(len(events), dtype=bool)
+    rated = None if ratings is None else np.where(np.isnan(ratings), -np.inf, ratings)
+    for column in (timestamps, rated):
+        if column is not None:
+            values = column[events]
+            values[~is_best] = values.min()
+            is_best &= values == np.repeat(np.maximum.reduceat(values, starts), counts)
+    best = np.maximum.reduceat(np.where(is_best, np.arange(len(events)), -1), starts)
+    events[ends] = events[best]
+    return events

@@ -26,9 +26,6 @@ _Finder: TypeAlias = Callable[[pl.Series], Rows]
 
 #: The row of an id that is unknown.
 UNKNOWN = -1
-#: Number of events from which on compiled kernels number and sort them; numpy handles fewer in less
-#: time than kernels take to load.
-MANY_EVENTS = 1 << 18
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 #: Entries processed at a time.
@@ -172,28 +169,20 @@ class IdMap:
 def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
     """Return the distinct ids in any order, and the place of each entry among them.
 
-    Numbering by hash is several times faster than building categories. Two ids with the same
-    hash would show in the comparison at the end; another hash function then takes over.
+    Numbering text by hash is several times faster than by its letters. Two ids with the same hash
+    would show in the comparison at the end; another hash function then takes over.
     """
     for seed in count():
-        hashes = _hashes(column, seed)
-        if len(hashes) < MANY_EVENTS:
-            _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
-            codes = found.astype(np.int32)
-        else:
-            from transcf.kernels.sorting import number_by_hash
-
-            codes, first = number_by_hash(hashes)
-        distinct = column.gather(pl.Series(first))
+        hashes = column.hash(seed).alias("hash")
+        first = hashes.arg_unique()
+        numbers = hashes.gather(first).to_frame().with_row_index("code")
+        found = hashes.to_frame().join(numbers, on="hash", how="left", maintain_order="left")
+        codes, distinct = found["code"].cast(pl.Int32).to_numpy().copy(), column.gather(first)
         # A piece at a time, to save memory.
         pieces = (slice(start, start + _PIECE) for start in range(0, len(column), _PIECE))
         if all(distinct.gather(pl.Series(codes[p])).equals(column[p]) for p in pieces):
             return distinct, codes
     raise AssertionError("unreachable: `count` does not end")
-
-
-def _hashes(column: pl.Series, seed: int) -> npt.NDArray[np.uint64]:
-    return column.hash(seed).to_numpy()
 
 
 def plain_integers(text: pl.Series) -> pl.Series:
