@@ -219,5 +219,5 @@ def export(
         "index": exports.export_index,
         "pgvector": exports.export_pgvector,
     }
-    done = writers[to](options.open_model(folder), out).to_dict()
+    done = asdict(writers[to](options.open_model(folder), out))
     output.print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)

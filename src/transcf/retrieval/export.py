@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from transcf.data.atomic import atomic_write_dir
+from transcf.data.atomic import atomic_write_dir, check_free
 from transcf.data.files import path_of
 from transcf.errors import (
     DataError,
@@ -37,8 +37,6 @@ from transcf.retrieval.sums import SumForm
 PIECE, PIECE_OF_SUMS = 20_000, 500
 #: Marks a folder as an export, which may be replaced.
 _MARK = "vectors.json"
-#: Longest vectors that pgvector stores and indexes, and longest prefix of table names.
-_LONGEST, _LONGEST_INDEXED, _NAME_BYTES = 16_000, 2_000, 63 - len("_users_new")
 #: Types of columns in PostgreSQL.
 _SQL_TYPES = {pl.Int64: "int8", pl.String: "text", pl.Float32: "float4", pl.Array: "vector"}
 
@@ -51,10 +49,6 @@ class Exported:
     users: int
     items: int
     width: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return asdict(self)
 
 
 def export_parquet(model: Any, folder: str | Path) -> Exported:
@@ -109,20 +103,17 @@ def export_index(model: Any, path: str | Path) -> Exported:
     return vectors.summary(path)
 
 
-def export_pgvector(
-    model: Any, url: str, *, tables: str = "transcf", indexed: bool = False
-) -> Exported:
-    """Write a table of users and a table of items to PostgreSQL, in one transaction.
+def export_pgvector(model: Any, url: str) -> Exported:
+    """Write the tables `transcf_users` and `transcf_items` to PostgreSQL, in one transaction.
 
-    `<tables>_users` has user_id, vector and constant, `<tables>_items` has item_id and vector;
-    ids are bigint or text. Tables of an earlier export are replaced at the end, and can be read
-    until then. The database must have pgvector, or allow to create the extension.
+    They have the columns of `export_parquet`; ids are bigint or text. Tables of an earlier export
+    are replaced at the end, and can be read until then. The database must have pgvector, or allow
+    to create the extension; an HNSW index on the vectors of items makes searches faster, but
+    approximate.
 
     Args:
         model: A fitted model whose score is an inner product, or a sum over several.
         url: Address of the database: `postgresql://user:password@host/database`.
-        tables: Prefix of the names of the tables.
-        indexed: Whether to build an HNSW index on items: faster, but approximate.
 
     The best ten items of a user are then::
 
@@ -137,20 +128,9 @@ def export_pgvector(
     try:
         import psycopg
         from pgvector.psycopg import register_vector
-        from psycopg.sql import SQL, Identifier
     except ImportError as error:
         raise MissingExtraError("Exporting to PostgreSQL", "pgvector") from error
     vectors = Vectors(model)
-    longest, verb = (_LONGEST_INDEXED, "indexes") if indexed else (_LONGEST, "stores")
-    if vectors.width > longest:
-        raise ParameterError(
-            f"The vectors have {vectors.width:,} entries and pgvector {verb} at most {longest:,}: "
-            f"{'leave out the index or ' if indexed else ''}fit a model with a smaller dim."
-        )
-    if not tables or "\0" in tables or len(tables.encode()) > _NAME_BYTES:
-        raise ParameterError(
-            f"tables={tables!r} is not allowed; it must be a name of 1 to {_NAME_BYTES} bytes."
-        )
     try:
         psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:  # not shown: the url may contain a password
@@ -161,20 +141,16 @@ def export_pgvector(
         with psycopg.connect(url) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             register_vector(connection)
-            sides = {"users": vectors.user_tables(), "items": vectors.item_tables()}
-            for side, pieces in sides.items():
-                _fill(connection, f"{tables}_{side}_new", pieces)
-            if indexed:
-                command = SQL("CREATE INDEX ON {} USING hnsw (vector vector_ip_ops)")
-                connection.execute(command.format(Identifier(f"{tables}_items_new")))
-            for side in sides:
-                old, new = (Identifier(f"{tables}_{side}{end}") for end in ("", "_new"))
-                connection.execute(SQL("DROP TABLE IF EXISTS {}").format(old))
-                connection.execute(SQL("ALTER TABLE {} RENAME TO {}").format(new, old))
+            tables = {"users": vectors.user_tables(), "items": vectors.item_tables()}
+            for side, pieces in tables.items():
+                _fill(connection, f"transcf_{side}_new", pieces)
+            for side in tables:
+                connection.execute(f"DROP TABLE IF EXISTS transcf_{side}")
+                connection.execute(f"ALTER TABLE transcf_{side}_new RENAME TO transcf_{side}")
     except psycopg.Error as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise DataError(f"PostgreSQL does not take the vectors: {reason}.") from error
-    return vectors.summary(f"{tables}_users and {tables}_items")
+    return vectors.summary("transcf_users and transcf_items")
 
 
 class Vectors:
@@ -237,9 +213,7 @@ def _pieces(rows: Any, length: int) -> Iterator[Any]:
 def _export_folder(folder: str | Path, kind: str, vectors: Vectors) -> Iterator[Path]:
     """Yield a folder to write to; at the end it replaces an earlier export, if there is one."""
     target = path_of(folder).absolute()
-    taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
-    if taken and not (target / _MARK).is_file():
-        raise DataError(f"{target} exists and is not an export: choose another folder.")
+    check_free(target, lambda folder: (folder / _MARK).is_file(), "an export")
     score = "user constant + inner product of user vector and item vector"
     if isinstance(vectors.form, SumForm):
         score = f"log of the sum, over a user's rows, of exp({score})"
@@ -250,24 +224,19 @@ def _export_folder(folder: str | Path, kind: str, vectors: Vectors) -> Iterator[
         (unfinished / _MARK).write_text(text, encoding="utf-8")
 
 
-def _fill(connection: Any, name: str, pieces: Iterator[pl.DataFrame]) -> None:
+def _fill(connection: Any, table: str, pieces: Iterator[pl.DataFrame]) -> None:
     """Create a table and copy the pieces into it; its ids are its key."""
-    from psycopg.sql import SQL, Identifier
-
     first = next(pieces)
     types = {column: _SQL_TYPES[kind.base_type()] for column, kind in first.schema.items()}
     width = first.schema["vector"].shape[0]  # type: ignore[attr-defined]
     columns = [
-        SQL("{} {} NOT NULL").format(Identifier(column), SQL(kind))
+        f"{column} {kind} NOT NULL"
         for column, kind in (types | {"vector": f"vector({width})"}).items()
     ]
-    keys = SQL(", ").join(Identifier(column) for column in types if column.endswith("_id"))
-    table = Identifier(name)
-    connection.execute(SQL("DROP TABLE IF EXISTS {}").format(table))
-    connection.execute(
-        SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(table, SQL(", ").join(columns), keys)
-    )
-    copying = SQL("COPY {} FROM STDIN WITH (FORMAT BINARY)").format(table)
+    keys = ", ".join(column for column in types if column.endswith("_id"))
+    connection.execute(f"DROP TABLE IF EXISTS {table}")
+    connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
+    copying = f"COPY {table} FROM STDIN WITH (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copy:
         copy.set_types(list(types.values()))
         for piece in (first, *pieces):
