@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from numbers import Integral
 from typing import ClassVar
 
 #: Maximum length of a value in a message.
@@ -52,6 +53,15 @@ def check_word(name: str, value: object, words: Iterable[str]) -> None:
             f"{name}={shown(value)} is not allowed; it must be one of "
             f"{', '.join(map(repr, words))}.{did_you_mean(value, words)}"
         )
+
+
+def check_integer(name: str, value: object, least: int = 0) -> int:
+    """Return a parameter that is an integer of 64 bits; raise a `ParameterError` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < 2**63:
+        raise ParameterError(
+            f"{name}={shown(value)} is not allowed; it must be a whole number of at least {least}."
+        )
+    return int(value)
 
 
 class TransCFError(Exception):

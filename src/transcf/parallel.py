@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from transcf.errors import ParameterError, UnsupportedError, shown
+from transcf.errors import UnsupportedError, check_integer
 
 # -- the number of threads ---------------------------------------------------------------------
 
@@ -117,9 +117,7 @@ def use_threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ParameterError(f"threads={shown(count)} is not allowed; it must be at least 1.")
-    request = _Request(count)
+    request = _Request(check_integer("threads", count, 1))
     with _limits.change():
         _limits.requests.append(request)
         _limits.apply()

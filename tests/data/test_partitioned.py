@@ -164,7 +164,7 @@ def test_wrong_input_gets_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(error, match=match):
             prepare_parts(folder, tmp_path / "parts", **options)
 
-    fail("give a number from 1 on|not allowed", partitions=0)
+    fail("whole number of at least 1|not allowed", partitions=0)
     fail("not allowed", k_core=-1)
     fail("all events at once", by="paper")
     fail("has no column 'shop'", item="shop")

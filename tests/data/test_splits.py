@@ -271,7 +271,7 @@ def test_parameters_of_other_kinds_are_refused():
     for moment in (2**63, -(10**5000)):
         with pytest.raises(ParameterError, match="times fit into 64 bits"):
             temporal_cut(log, 2, validation=moment)
-    with pytest.raises(ParameterError, match="an integer of at least 1"):
+    with pytest.raises(ParameterError, match="whole number of at least 1"):
         draw_candidates(leave_one_out(log), 2**63)
 
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.report import LOW_RATINGS, Report
 from transcf.data.validate import naming
-from transcf.errors import DataError, ParameterError, is_word, shown
+from transcf.errors import DataError, ParameterError, check_integer, is_word, shown
+
+#: Gives rows of users and of items, a piece of the log at a time.
+Events: TypeAlias = Callable[[], Iterable[tuple[Rows, Rows]]]
+#: Users and items that are kept, by row.
+Kept: TypeAlias = tuple[Mask, Mask]
 
 #: A bound that every rating meets, missing ones included.
 ANY_RATING = -math.inf
@@ -60,16 +67,34 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
     from transcf.data.readers import as_interactions
 
     log = as_interactions(log)
-    check_core("users", users)
-    check_core("items", items)
-    kept_users, kept_items = np.ones(log.n_users, bool), np.ones(log.n_items, bool)
-    rounds, before = -1, -1
-    while (left := int(kept_users.sum() + kept_items.sum())) != before:
-        rounds, before = rounds + 1, left
-        kept_users = _enough_by_user(log, kept_users, kept_items, users)
-        kept_items = _enough_by_item(log, kept_users, kept_items, items)
+    users, items = check_integer("users", users), check_integer("items", items)
+    kept = np.ones(log.n_users, bool), np.ones(log.n_items, bool)
+    rounds = drop_to_core(lambda: [(log.user_rows, log.item_rows)], kept, users, items)
     settings = {"rounds": rounds, "least_users": users, "least_items": items}
-    return _keep(log, kept_users, kept_items, "k-core", **settings)
+    return _keep(log, kept, "k-core", **settings)
+
+
+def drop_to_core(events: Events, kept: Kept, users: int, items: int) -> int:
+    """Drop users and items with too few events until none are left to drop; return the rounds."""
+    rounds, before = -1, -1
+    while (left := int(kept[0].sum() + kept[1].sum())) != before:
+        rounds, before = rounds + 1, left
+        drop_rare(events, kept, 0, users)
+        drop_rare(events, kept, 1, items)
+    return rounds
+
+
+def drop_rare(events: Events, kept: Kept, side: int, least: int) -> None:
+    """Drop the users (side 0) or items (1) that have too few events with those that are kept."""
+    counts = np.zeros(len(kept[side]), np.int64)
+    for rows in events():
+        counts += np.bincount(rows[side][kept_events(rows, kept)], minlength=len(counts))
+    kept[side][counts < least] = False
+
+
+def kept_events(rows: tuple[Rows, Rows], kept: Kept) -> Mask:
+    """(n,) which events have a user and an item that are kept."""
+    return kept[0][rows[0]] & kept[1][rows[1]]
 
 
 def paper_filter(log: Any) -> Interactions:
@@ -84,11 +109,10 @@ def paper_filter(log: Any) -> Interactions:
     from transcf.data.readers import as_interactions
 
     log = as_interactions(log)
-    all_users, all_items = np.ones(log.n_users, dtype=bool), np.ones(log.n_items, dtype=bool)
-    users = _enough_by_user(log, all_users, all_items, 5)
-    items = _enough_by_item(log, users, all_items, 5)
-    users = _enough_by_user(log, users, items, 3)
-    return _keep(log, users, items, "paper filter")
+    kept = np.ones(log.n_users, bool), np.ones(log.n_items, bool)
+    for side, least in ((0, 5), (1, 5), (0, 3)):
+        drop_rare(lambda: [(log.user_rows, log.item_rows)], kept, side, least)
+    return _keep(log, kept, "paper filter")
 
 
 def filter_min_rating(log: Interactions, min_rating: float | None = None) -> Interactions:
@@ -178,30 +202,12 @@ def nothing_left(step: str, interactions: int) -> DataError:
     )
 
 
-def check_core(name: str, value: int) -> None:
-    """Raise a `ParameterError` unless a least number of events is an integer from 0 on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ParameterError(f"{name}={shown(value)} is not allowed; it must be an integer >= 0.")
-
-
-def _enough_by_user(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
-    """(n_users,) which of the users kept so far have enough events with items kept so far."""
-    counts = np.bincount(log.user_rows[items[log.item_rows]], minlength=log.n_users)
-    return users & (counts >= least)
-
-
-def _enough_by_item(log: Interactions, users: Mask, items: Mask, least: int) -> Mask:
-    """(n_items,) which of the items kept so far have enough events of users kept so far."""
-    counts = np.bincount(log.item_rows[users[log.user_rows]], minlength=log.n_items)
-    return items & (counts >= least)
-
-
-def _keep(log: Interactions, users: Mask, items: Mask, step: str, **settings: int) -> Interactions:
+def _keep(log: Interactions, kept: Kept, step: str, **settings: int) -> Interactions:
     """Select events and report how many users, items and interactions were left out."""
-    kept = users[log.user_rows] & items[log.item_rows]
-    if not kept.any():
+    events = kept_events((log.user_rows, log.item_rows), kept)
+    if not events.any():
         raise nothing_left(step, len(log))
-    smaller = log.select(kept, drop_ids=True)
+    smaller = log.select(events, drop_ids=True)
     report = log.report.then(
         step,
         **settings,

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, Unpack, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,13 @@ from transcf.data import files, filters, validate
 from transcf.data.atomic import atomic_write_dir, check_free
 from transcf.data.csr import offsets, order_by_user
 from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import Reading
 from transcf.data.report import Report, counted, with_unused_columns
 from transcf.data.split import Split
 from transcf.data.splitters import LEAST_EVENTS, Order, leaving_out
 from transcf.data.tables import by_role
-from transcf.errors import DataError, ParameterError, shown
+from transcf.errors import DataError, ParameterError, check_integer
 from transcf.parallel import check_unforked
 
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -46,7 +46,6 @@ _USERS, _ITEMS, _CATEGORIES = "users.parquet", "items.parquet", "categories.parq
 #: Parts of the split, by their numbers in the tables of events.
 _PARTS = ("train", "validation", "test")
 _IDS: tuple[validate.Role, ...] = ("user", "item")
-_KEYS = {"recipe", "report", "log_report", "timed", "times_are_dates", "starts", "files"}
 
 
 def is_partitioned(folder: Path) -> bool:
@@ -65,17 +64,14 @@ def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = _PARTS) -> 
         raise DataError(f"{path} holds no log in parts: it has no {_MANIFEST}.")
     try:
         manifest = json.loads((path / _MANIFEST).read_bytes())
-        version, is_whole = manifest["version"], manifest.keys() >= _KEYS
+        if manifest["version"] == _VERSION:
+            return PartitionedLog(path, manifest, parts)
     except (OSError, KeyError, ValueError, TypeError) as problem:
         raise _damaged(path / _MANIFEST) from problem
-    if version != _VERSION:
-        raise DataError(
-            f"{path} is a log in parts of version {version}, this library reads {_VERSION}: "
-            "prepare it again."
-        )
-    if not is_whole:
-        raise _damaged(path / _MANIFEST)
-    return PartitionedLog(path, manifest, parts)
+    raise DataError(
+        f"{path} is a log in parts of version {manifest['version']}, this library reads "
+        f"{_VERSION}: prepare it again."
+    )
 
 
 class PartitionedLog:
@@ -109,6 +105,7 @@ class PartitionedLog:
         self.report = Report.from_list(manifest["log_report"])
         self.whole_report = Report.from_list(manifest["report"])
         self.how = str(manifest["recipe"]["how"])
+        self._files, self._times_are_dates = manifest["files"], bool(manifest["times_are_dates"])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path alone: workers read what they need."""
@@ -182,7 +179,7 @@ class PartitionedLog:
         """Return the log with all of its events in memory."""
         events = pl.concat([table for *_, table in self._events(0, self.n_users)])
         more: dict[str, Any] = {"report": self.report}
-        if _CATEGORIES in self._manifest["files"]:
+        if _CATEGORIES in self._files:
             more["categories"] = self._table(_CATEGORIES)
         return self._interactions(events, self.users, self.items, **more)
 
@@ -224,8 +221,8 @@ class PartitionedLog:
     ) -> Interactions:
         """Return events of users whose rows begin with `first`."""
         rows = _array(events, "user") - np.int32(first), _array(events, "item")
-        dates = self._manifest["times_are_dates"]
-        return Interactions.from_frame(events, users, items, rows, times_are_dates=dates, **more)
+        more["times_are_dates"] = self._times_are_dates
+        return Interactions.from_frame(events, users, items, rows, **more)
 
     def _counts(self, name: str) -> Counts:
         counts = self._table(name).select(pl.sum_horizontal(self.parts).cast(pl.Int64))
@@ -235,7 +232,7 @@ class PartitionedLog:
         """Read a table of the folder after checking its checksum."""
         path = self.folder / name
         try:
-            if self._manifest["files"][name] != _digest(path):
+            if self._files[name] != _digest(path):
                 raise _damaged(path)
             return pl.read_parquet(path, glob=False)
         except (PolarsError, PanicException, OSError, KeyError) as problem:
@@ -295,31 +292,33 @@ def prepare_parts(
         progress("merging repeats")
         sums = _merge_all(scratch, bounds, len(items), min_rating)
         progress("filtering and splitting")
-        events = _scan(scratch / "merged")
-        left = _with_enough(events, 1)
+        kept = np.ones(len(users), bool), np.ones(len(items), bool)
+        merged = sorted((scratch / "merged").iterdir())
+        pairs = partial(_read_pairs, merged)
+        for side in (0, 1):
+            filters.drop_rare(pairs, kept, side, 1)
         missing = {"without_rating": unrated} if unrated else {}
         report = Report().then("read", rows=sums["rows"], **missing)
         report = with_unused_columns(report, files.parquet_schema(paths[0]), roles)
         report = report.then("merge repeats", events=sums["rows"], repeats=sums["repeats"])
+        n_events = sums["rows"] - sums["repeats"]
         if sums["interactions"]:
             dropped = {name: sums[name] for name in ("interactions", "without_rating")}
-            dropped["users"] = len(users) - len(left.users)
-            dropped["items"] = len(items) - len(left.items)
-            n_merged = sums["rows"] - sums["repeats"]
-            report = filters.drop_low_ratings(report, min_rating, n_merged, dropped)
+            dropped |= {"users": _count(~kept[0]), "items": _count(~kept[1])}
+            report = filters.drop_low_ratings(report, min_rating, n_events, dropped)
         if k_core is not None:
-            left, report = _k_core(events, left, k_core, report)
-        starts = np.searchsorted(left.users, bounds).tolist()
-        names = [_partition_name(number) for number in range(len(starts) - 1)]
-        for number, (first, end) in enumerate(pairwise(starts)):
-            merged = pl.read_parquet(scratch / "merged" / _partition_name(number), glob=False)
-            own = left._replace(users=left.users[first:end])
-            _split(merged, own, first, order, seed).write_parquet(unfinished / names[number])
+            report = _k_core(pairs, kept, k_core, report, n_events - sums["interactions"])
+        new_rows = offsets(kept[0]), offsets(kept[1])
+        starts = new_rows[0][bounds].tolist()
+        names = [_partition_name(number) for number in range(len(merged))]
+        for name, source, (first, end) in zip(names, merged, pairwise(starts), strict=True):
+            frame = _renumber(pl.read_parquet(source, glob=False), kept, new_rows)
+            _split(frame, first, end, order, seed).write_parquet(unfinished / name)
         shutil.rmtree(scratch)
         written = pl.scan_parquet([unfinished / name for name in names], glob=False)
         tables = {
-            _USERS: _counts(written, "user", users.gather(pl.Series(left.users))),
-            _ITEMS: _counts(written, "item", items.gather(pl.Series(left.items))),
+            _USERS: _counts(written, "user", users.filter(pl.Series(kept[0]))),
+            _ITEMS: _counts(written, "item", items.filter(pl.Series(kept[1]))),
         }
         if "category" in roles:
             known = pl.col("item_id").is_in(tables[_ITEMS]["id"].implode())
@@ -345,12 +344,9 @@ def _check_arguments(
     target: Path, partitions: int, k_core: int | None, by: Order, reading: Reading
 ) -> None:
     check_free(target, is_partitioned, "a log in parts")
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
-        raise ParameterError(
-            f"partitions={shown(partitions)} is not allowed; give a number from 1 on."
-        )
+    check_integer("partitions", partitions, 1)
     if k_core is not None:
-        filters.check_core("k_core", k_core)
+        check_integer("k_core", k_core)
     if by == "paper":
         raise ParameterError("by='paper' looks at all events at once: prepare without partitions.")
     other = next((n for n in reading if n not in (*validate.ROLES, "ratings", "min_rating")), None)
@@ -474,61 +470,49 @@ def _merge_all(
     return dict(zip(names, sums.tolist(), strict=True))
 
 
-class _Left(NamedTuple):
-    """Users and items that are left, by their rows in ascending order, and their events."""
-
-    users: Counts
-    items: Counts
-    n_events: int
-
-
-def _with_enough(events: pl.LazyFrame, least: int) -> _Left:
-    """Return users with enough events, and items with enough events of these."""
-
-    def enough(some: pl.LazyFrame, name: str) -> pl.DataFrame:
-        counted = some.group_by(name).len().filter(pl.col("len") >= least)
-        return counted.sort(name).collect(engine="streaming")
-
-    users = enough(events, "user").select("user")
-    items = enough(events.join(users.lazy(), on="user", how="semi"), "item")
-    return _Left(users["user"].to_numpy(), items["item"].to_numpy(), int(items["len"].sum()))
+def _read_pairs(paths: Sequence[Path]) -> Iterator[tuple[Rows, Rows]]:
+    """Yield the rows of users and items of each partition."""
+    for path in paths:
+        frame = pl.read_parquet(path, columns=["user", "item"], glob=False)
+        yield frame["user"].to_numpy(), frame["item"].to_numpy()
 
 
-def _k_core(events: pl.LazyFrame, left: _Left, least: int, report: Report) -> tuple[_Left, Report]:
+def _k_core(
+    pairs: filters.Events, kept: filters.Kept, least: int, report: Report, n_events: int
+) -> Report:
     """Filter as `k_core` does."""
-    before, rounds, n_before = left, -1, -1
-    while len(left.users) + len(left.items) != n_before:
-        rounds, n_before = rounds + 1, len(left.users) + len(left.items)
-        some = events
-        for name, rows in (("user", left.users), ("item", left.items)):
-            some = some.join(pl.LazyFrame({name: rows}), on=name, how="semi")
-        left = _with_enough(some, least)
-    if not left.n_events:
-        raise filters.nothing_left("k-core", before.n_events)
-    return left, report.then(
+    before = _count(kept[0]), _count(kept[1])
+    rounds = filters.drop_to_core(pairs, kept, least, least)
+    n_left = sum(_count(filters.kept_events(rows, kept)) for rows in pairs())
+    if not n_left:
+        raise filters.nothing_left("k-core", n_events)
+    return report.then(
         "k-core",
         rounds=rounds,
         least_users=least,
         least_items=least,
-        users=len(before.users) - len(left.users),
-        items=len(before.items) - len(left.items),
-        interactions=before.n_events - left.n_events,
+        users=before[0] - _count(kept[0]),
+        items=before[1] - _count(kept[1]),
+        interactions=n_events - n_left,
     )
 
 
-def _split(frame: pl.DataFrame, left: _Left, first: int, order: Order, seed: int) -> pl.DataFrame:
-    """Hold out two events of each user of a partition as `leave_one_out` does; return its table.
+def _renumber(
+    frame: pl.DataFrame, kept: filters.Kept, new_rows: tuple[Counts, Counts]
+) -> pl.DataFrame:
+    """Select the events of a partition that are kept, and give them their new rows."""
+    rows = _array(frame, "user"), _array(frame, "item")
+    taken = filters.kept_events(rows, kept)
+    users, items = (new[old[taken]] for new, old in zip(new_rows, rows, strict=True))
+    numbers = {"user": pl.Series(users, dtype=pl.Int32), "item": pl.Series(items, dtype=pl.Int32)}
+    return frame.filter(pl.Series(taken)).with_columns(**numbers)
 
-    `left` has the old rows of the partition's users and of all items; the new row of the first
-    user is `first`.
-    """
+
+def _split(frame: pl.DataFrame, first: int, end: int, order: Order, seed: int) -> pl.DataFrame:
+    """Hold out two events of each of the users first..end-1 as `leave_one_out` does."""
     from transcf.kernels.splitting import event_keys, last_two
 
-    for name, rows, start in (("user", left.users, first), ("item", left.items, 0)):
-        new = np.arange(start, start + len(rows), dtype=np.int32)
-        frame = frame.join(pl.DataFrame({name: rows, "new": new}), on=name, maintain_order="left")
-        frame = frame.with_columns(pl.col("new").alias(name)).drop("new")
-    indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=len(left.users)))
+    indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=end - first))
     if order == "random":
         keys: Counts = event_keys(indptr, _array(frame, "item"), seed, first)
     else:
@@ -559,6 +543,10 @@ def _with_split(report: Report, users: pl.DataFrame) -> Report:
         users_kept_whole=len(events) - held_out,
         users_without_training=0,
     )
+
+
+def _count(mask: Mask) -> int:
+    return int(np.count_nonzero(mask))
 
 
 def _array(frame: pl.DataFrame, name: str) -> Any:

@@ -20,8 +20,7 @@ from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report
-from transcf.data.validate import check_seed
-from transcf.errors import DataError, ParameterError, shown
+from transcf.errors import DataError, check_integer
 
 Recipe: TypeAlias = dict[str, str | int | float | None]
 
@@ -183,8 +182,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
     """
     from transcf.kernels.splitting import draw_unseen
 
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**63:
-        raise ParameterError(f"n={shown(n)} is not allowed; it must be an integer of at least 1.")
+    n, seed = check_integer("n", n, 1), check_integer("seed", seed)
     held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0
     pool = np.unique(split.train.item_rows)
     touched = split.touched_items()
@@ -195,7 +193,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
         pool,
         split.train.n_items,
         n,
-        check_seed(seed),
+        seed,
     )
     report = split.report.then(
         "draw candidates",

@@ -17,8 +17,15 @@ from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import Reading, as_interactions, read_interactions
 from transcf.data.split import Recipe, Split, draw_candidates
-from transcf.data.validate import Place, check_seed, naming, to_times
-from transcf.errors import DataError, EvaluationError, ParameterError, check_word, shown
+from transcf.data.validate import Place, naming, to_times
+from transcf.errors import (
+    DataError,
+    EvaluationError,
+    ParameterError,
+    check_integer,
+    check_word,
+    shown,
+)
 from transcf.protocols import full_ranking, protocol_named
 
 Order: TypeAlias = Literal["auto", "time", "position", "paper", "random"]
@@ -258,7 +265,8 @@ def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
         raise _no_times()
     how, is_random = _LAST[order], order == "random"
     if is_random:
-        how += f", seed {check_seed(seed)}"
+        seed = check_integer("seed", seed)
+        how += f", seed {seed}"
         how += " (the log has no timestamps)" if by == "auto" else ""
     rule = f"leave-one-out by {order}"
     return order, {"rule": rule, "seed": seed if is_random else None, "how": how}
@@ -357,10 +365,10 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
     log = as_interactions(log)
     _check_share("test", test)
     _check_share("validation", validation)
-    test, validation = float(test), float(validation)
+    test, validation, seed = float(test), float(validation), check_integer("seed", seed)
     if test + validation >= 1:
         raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
-    order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0))
+    order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, seed, 0))
     n_test, n_validation = round(test * len(log)), round(validation * len(log))
     recipe: Recipe = {
         "rule": "random ratio",

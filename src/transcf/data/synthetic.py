@@ -15,8 +15,7 @@ from transcf.data.files import path_of
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions, mutual_links
 from transcf.data.report import Report
-from transcf.data.validate import check_seed
-from transcf.errors import ParameterError, shown
+from transcf.errors import ParameterError, check_integer, shown
 
 #: Categories of a log with enough items.
 _CATEGORIES = 12
@@ -73,7 +72,8 @@ def synthesize(
     _check_number("drift", drift, math.inf)
     _check_number("sequences", sequences, 1)
     categories = _check(users, items, interactions, categories)
-    random = np.random.default_rng(check_seed(seed))
+    seed = check_integer("seed", seed)
+    random = np.random.default_rng(seed)
     starts, popularity, styles = _make_items(items, categories, random)
     tastes, shares, favourites = _make_users(users, categories, random)
     degrees = _degrees(users, items // 2, interactions, random)
@@ -127,13 +127,10 @@ def write_csv(log: Interactions, path: str | Path) -> Path:
 
 def _check(users: int, items: int, interactions: int, categories: int | None) -> int:
     """Check the sizes; return the number of categories."""
+    users, items = check_integer("users", users, 1), check_integer("items", items, 1)
     if categories is None:
-        categories = min(_CATEGORIES, items) if isinstance(items, int) else 1
-    for name, value in (("users", users), ("items", items), ("categories", categories)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ParameterError(
-                f"{name}={shown(value)} is not allowed; it must be an integer >= 1."
-            )
+        categories = min(_CATEGORIES, items)
+    check_integer("categories", categories, 1)
     if categories > items:
         raise ParameterError(f"categories={categories} is more than items={items}.")
     if not users <= interactions <= users * (items // 2):

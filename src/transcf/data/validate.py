@@ -173,13 +173,6 @@ def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
         )
 
 
-def check_seed(seed: int) -> int:
-    """Return the seed if it is an integer from 0 to 2**63 - 1."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ParameterError(f"seed={shown(seed)} is not allowed; it must be an integer >= 0.")
-    return seed
-
-
 def plain_ids(values: pl.Series, place: Place) -> pl.Series:
     """Return a column of ids as Int64 or String; works in a forked child (see `ids`)."""
     if values.null_count():

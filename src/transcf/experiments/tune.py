@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from transcf import __version__
 from transcf.data.split import Split
 from transcf.data.splitters import split_log, usual_protocol
-from transcf.errors import MissingExtraError, ParameterError, shown
+from transcf.errors import MissingExtraError, ParameterError, check_integer, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.experiment import Candidate
@@ -219,8 +219,7 @@ def tune(
     import_optuna("Tuning")
     from transcf.experiments.trials import TrialStudy
 
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ParameterError(f"jobs={shown(jobs)} is not allowed; it must be a number from 1 on.")
+    check_integer("jobs", jobs, 1)
     is_number = isinstance(minutes, int | float) and not isinstance(minutes, bool)
     if minutes is not None and not (is_number and minutes > 0):
         raise ParameterError(f"minutes={shown(minutes)} is not allowed; it must be above 0.")

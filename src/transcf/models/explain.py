@@ -21,7 +21,7 @@ import polars as pl
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Id, Rows
-from transcf.errors import ParameterError, UnknownIdError, shown
+from transcf.errors import ParameterError, UnknownIdError, check_integer, shown
 from transcf.retrieval.scorer import Scorer, block_length
 
 if TYPE_CHECKING:
@@ -236,10 +236,7 @@ def explanation(
 
     `user` has row and id; None for a history alone, which `scorer` has in row 0.
     """
-    if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
-        raise ParameterError(
-            f"top={shown(top)} is not allowed; it must be a whole number of at least 1."
-        )
+    top = check_integer("top", top, 1)
     if not isinstance(include_seen, bool | np.bool_):
         raise ParameterError(
             f"include_seen={shown(include_seen)} is not allowed; it must be True or False."

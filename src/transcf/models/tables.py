@@ -20,7 +20,14 @@ import polars as pl
 from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import DataError, ParameterError, UnknownIdError, check_word, shown
+from transcf.errors import (
+    DataError,
+    ParameterError,
+    UnknownIdError,
+    check_integer,
+    check_word,
+    shown,
+)
 from transcf.models.fitted import FittedScorer, popularity_scorer
 from transcf.retrieval.scorer import Scorer, Scores, nearest
 
@@ -225,10 +232,7 @@ def session_recommendations(
     learned: FittedScorer, history: Any, k: int, steps: int, filters: Filters
 ) -> pl.DataFrame:
     """Build the table of `recommend_for`; all sessions of a batch are scored together."""
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ParameterError(
-            f"steps={shown(steps)} is not allowed; it must be a whole number of at least 0."
-        )
+    check_integer("steps", steps)
     if filters.by_user:
         raise ParameterError(
             "recommend_for takes items and exclude as lists of ids: a mapping is for known users."

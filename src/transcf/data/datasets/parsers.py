@@ -24,8 +24,8 @@ from transcf.data.interactions import Interactions, Mask, mutual_links
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.split import Candidates, Recipe, Split
 from transcf.data.tables import first_line, frame_source
-from transcf.data.validate import check_seed, usual_roles
-from transcf.errors import DataError, MissingExtraError
+from transcf.data.validate import usual_roles
+from transcf.errors import DataError, MissingExtraError, check_integer
 
 #: Datasets with public parts, and names of their folders.
 PUBLIC = ("gowalla", "yelp2018")
@@ -374,11 +374,12 @@ def read_public_split(folder: Path, *, seed: int = 0) -> Split:
     """
     from transcf.kernels.splitting import event_keys
 
+    seed = check_integer("seed", seed)
     paths = [require_file(folder, f"{part}.txt") for part in ("train", "test")]
     train, test = map(item_lists, paths)
     log = text_log(pl.concat([train, test]), paths[0])
     is_test = _events_of(log, test.cast(pl.Int64), "test.txt")
-    keys = event_keys(log.by_user.indptr, log.item_rows, check_seed(seed), 0)
+    keys = event_keys(log.by_user.indptr, log.item_rows, seed, 0)
     order = np.argsort(keys, kind="stable")
     order = order[~is_test[order]]
     is_validation = np.zeros(len(log), np.bool_)
