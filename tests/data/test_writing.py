@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from transcf.data.writing import TextWriter, check_file, form_of, write_pieces
-from transcf.errors import DataError, ParameterError
+from transcf.data.writing import check_file, form_of, write_pieces
+from transcf.errors import DataError
 
 TABLE = pl.DataFrame(
     {
@@ -97,8 +97,6 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere" / "table.csv"):
         with pytest.raises(DataError, match="cannot be written"):
             write_pieces([TABLE], place)
-    with (tmp_path / "x").open("wb") as stream, pytest.raises(ParameterError, match="'parquet'"):
-        TextWriter(stream, "parquet")
 
 
 def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:

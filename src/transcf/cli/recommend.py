@@ -276,12 +276,10 @@ def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: 
             print_lists(title, tables)
         return
     from transcf.data.files import path_of
-    from transcf.data.writing import TextWriter, write_pieces
+    from transcf.data.writing import encode, write_pieces
 
     if out in _FORMATS:
-        writer = TextWriter(sys.stdout.buffer, _FORMATS[out])
-        for piece in pieces:
-            writer.write(piece)
+        sys.stdout.buffer.writelines(encode(pieces, _FORMATS[out]))
         sys.stdout.buffer.flush()
         return
     rows = write_pieces(pieces, path_of(out))

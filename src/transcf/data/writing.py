@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tempfile
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, cast
 
 import polars as pl
 
 from transcf.data.atomic import atomic_write
-from transcf.errors import DataError, ParameterError, shown
+from transcf.errors import DataError, shown
 from transcf.parallel import check_unforked
 
-#: Text formats and their separators.
-_SEPARATORS = {"csv": ",", "tsv": "\t", "jsonl": None}
+#: Forms of delimited text, and what separates their columns.
+_SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
-class TextWriter:
-    """Writes a table to a stream as "csv", "tsv" or "jsonl", piece by piece."""
-
-    def __init__(self, stream: IO[bytes], form: str) -> None:
-        check_unforked("write tables")
-        if form not in _SEPARATORS:
-            raise ParameterError(f"{form!r} is no form of text: use {', '.join(_SEPARATORS)}.")
-        self._stream, self._separator, self._is_first = stream, _SEPARATORS[form], True
-
-    def write(self, piece: pl.DataFrame) -> None:
-        """Write the next rows; all pieces have the same columns."""
-        # By way of memory: polars would hide the error of a closed pipe.
-        text = io.BytesIO()
-        if self._separator is None:
-            piece.write_ndjson(text)
+def encode(pieces: Iterable[pl.DataFrame], form: str) -> Iterator[bytes]:
+    """Encode a table that comes in pieces of the same columns as "csv", "tsv" or "jsonl"."""
+    check_unforked("write tables")
+    for number, piece in enumerate(pieces):
+        if form == "jsonl":
+            yield piece.write_ndjson().encode()
         else:
-            piece.write_csv(text, include_header=self._is_first, separator=self._separator)
-        self._stream.write(text.getbuffer())
-        self._is_first = False
+            text = piece.write_csv(include_header=number == 0, separator=_SEPARATORS[form])
+            yield text.encode()
 
 
 def form_of(path: Path) -> str:
@@ -50,8 +37,8 @@ def form_of(path: Path) -> str:
     """
     stem, _, ending = path.name.lower().removesuffix(".gz").rpartition(".")
     form = "jsonl" if ending == "ndjson" else ending
-    is_packed = path.suffix.lower() == ".gz"
-    if not stem or not (form in _SEPARATORS or (form == "parquet" and not is_packed)):
+    forms = (*_SEPARATORS, "jsonl") if _is_packed(path) else (*_SEPARATORS, "jsonl", "parquet")
+    if not stem or form not in forms:
         raise DataError(
             f"{path} does not say by its ending what to write: use "
             ".csv, .tsv or .jsonl (any of them with .gz behind it), or .parquet."
@@ -85,34 +72,41 @@ def write_pieces(pieces: Iterable[pl.DataFrame], path: Path) -> int:
     source = iter(pieces)
     first = next(source)  # before anything is written: a request may be refused
     check_unforked("write tables")
-    form = form_of(path)
+    form, lengths = form_of(path), list[int]()
+
+    def counted() -> Iterator[pl.DataFrame]:
+        for piece in chain([first], source):
+            lengths.append(len(piece))
+            yield piece
+
     with atomic_write(path) as unfinished:
         if form == "parquet":
-            return _write_parquet(chain([first], source), unfinished)
-        rows = 0
-        with ExitStack() as files:
-            stream: IO[bytes] = files.enter_context(unfinished.open("wb"))
-            if path.name.lower().endswith(".gz"):
-                # Without a name and a time, so that the same table gives the same bytes.
-                packed = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
-                stream = cast("IO[bytes]", files.enter_context(packed))
-            writer = TextWriter(stream, form)
-            for piece in chain([first], source):
-                writer.write(piece)
-                rows += len(piece)
-        return rows
+            _write_parquet(counted(), unfinished)
+        elif _is_packed(path):
+            # Without a name and a time, so that the same table gives the same bytes.
+            with (
+                unfinished.open("wb") as stream,
+                gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed,
+            ):
+                packed.writelines(encode(counted(), form))
+        else:
+            with unfinished.open("wb") as stream:
+                stream.writelines(encode(counted(), form))
+    return sum(lengths)
 
 
-def _write_parquet(pieces: Iterable[pl.DataFrame], path: Path) -> int:
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def _write_parquet(pieces: Iterable[pl.DataFrame], path: Path) -> None:
     """Write every piece to a file of its own, and stream them into one at the end."""
-    rows, files = 0, []
+    files: list[Path] = []
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         for number, piece in enumerate(pieces):
             files.append(Path(scratch) / f"{number}.parquet")
             piece.write_parquet(files[-1])
-            rows += len(piece)
         if len(files) == 1:
             files[0].rename(path)
         else:
             pl.scan_parquet(files, glob=False).sink_parquet(path)
-    return rows
