@@ -268,8 +268,12 @@ class Interactions:
         users, items = self.users, self.items
         categories, links = self.categories, self.links
         if drop_ids:
-            users, indptr = _drop_rows(users, indptr)
-            items, columns = _drop_columns(items, columns)
+            has_events = np.diff(indptr) > 0
+            users = _some_ids(users, has_events)
+            indptr = np.concatenate([[0], indptr[1:][has_events]])
+            is_used = np.bincount(columns, minlength=len(items)) > 0
+            items = _some_ids(items, is_used)
+            columns = (np.cumsum(is_used) - 1).astype(np.int32)[columns]
             if categories is not None:
                 categories = categories.filter(pl.col("item_id").is_in(items.series.implode()))
             if links is not None:
@@ -320,20 +324,8 @@ class Interactions:
         return pl.DataFrame(columns)
 
 
-def _drop_rows(ids: IdMap, indptr: npt.NDArray[np.int64]) -> tuple[IdMap, npt.NDArray[np.int64]]:
-    used = np.diff(indptr) > 0
-    if used.all():
-        return ids, indptr
-    return IdMap(ids.series.filter(pl.Series(used))), np.concatenate([[0], indptr[1:][used]])
-
-
-def _drop_columns(ids: IdMap, rows: Rows) -> tuple[IdMap, Rows]:
-    """Drop ids that no event uses and renumber the rest, in the same order."""
-    used = np.bincount(rows, minlength=len(ids)) > 0
-    if used.all():
-        return ids, rows
-    renumbered = (np.cumsum(used) - 1).astype(np.int32)
-    return IdMap(ids.series.filter(pl.Series(used))), renumbered[rows]
+def _some_ids(ids: IdMap, used: Mask) -> IdMap:
+    return ids if used.all() else IdMap(ids.series.filter(pl.Series(used)))
 
 
 def _add_column(digest: Any, column: pl.Series) -> None:

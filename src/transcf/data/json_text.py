@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -83,40 +83,30 @@ def misfit(value: Any, kind: Any, name: str = "") -> str | None:
         'figures.loss'
     """
     origin, parts = get_origin(kind) or kind, get_args(kind)
-    if isinstance(kind, dict) or is_typeddict(kind):
-        return _misfit_in_object(value, kind, name)
+    kinds: dict[Any, Any]
     if origin is NotRequired:
         return misfit(value, parts[0], name)
     if origin in (Union, UnionType):
         found = [misfit(value, part, name) for part in parts]
         return None if None in found else found[0]
-    if origin in (dict, Mapping) and isinstance(value, dict):
-        return _first_misfit(value.items(), parts[1], name)
-    if origin in (list, Sequence) and isinstance(value, list):
-        return _first_misfit(enumerate(value), parts[0], name)
-    return None if _is_of(value, origin, parts) else name
-
-
-def _misfit_in_object(value: Any, kind: Any, name: str) -> str | None:
-    hints = kind if isinstance(kind, dict) else get_type_hints(kind)
-    optional = getattr(kind, "__optional_keys__", ())
-    if not isinstance(value, dict):
-        return name
-    for key, hint in hints.items():
-        origin: Any = get_origin(hint)
-        is_optional = origin is NotRequired or key in optional
-        if key not in value and not is_optional:
-            return _joined(name, key)
-        wrong = misfit(value[key], hint, _joined(name, key)) if key in value else None
-        if wrong is not None:
-            return wrong
-    others = value.keys() - hints.keys() if is_typeddict(kind) else ()
-    return _joined(name, min(others)) if others else None
-
-
-def _first_misfit(entries: Iterable[tuple[Any, Any]], kind: Any, name: str) -> str | None:
-    found = (misfit(entry, kind, _joined(name, key)) for key, entry in entries)
-    return next((wrong for wrong in found if wrong is not None), None)
+    if isinstance(kind, dict) or is_typeddict(kind):
+        if not isinstance(value, dict):
+            return name
+        kinds = kind if isinstance(kind, dict) else get_type_hints(kind)
+        optional = {key for key, part in kinds.items() if get_origin(part) is NotRequired}
+        missing = kinds.keys() - optional - getattr(kind, "__optional_keys__", set()) - value.keys()
+        others = value.keys() - kinds.keys() if is_typeddict(kind) else set()
+        if missing or others:
+            return _joined(name, min(missing or others))
+        kinds = {key: part for key, part in kinds.items() if key in value}
+    elif origin is dict and isinstance(value, dict):
+        kinds = dict.fromkeys(value, parts[1])
+    elif origin is list and isinstance(value, list):
+        kinds = dict.fromkeys(range(len(value)), parts[0])
+    else:
+        return None if _is_of(value, origin, parts) else name
+    wrong = (misfit(value[key], part, _joined(name, key)) for key, part in kinds.items())
+    return next((part for part in wrong if part is not None), None)
 
 
 def _is_of(value: Any, kind: Any, literals: tuple[Any, ...]) -> bool:
