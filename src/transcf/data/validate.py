@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.errors import DataError, ParameterError, check_word, shown
+from transcf.errors import DataError, check_word, shown
 
 Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
 Roles: TypeAlias = dict[Role, str]

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeAlias
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.data.splitters import split_log
-from transcf.errors import ParameterError, TransCFError, shown
+from transcf.errors import ParameterError, TransCFError, check_integer, shown
 from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.ranks import Ties
@@ -321,8 +321,7 @@ def compare(
     config = EvalConfig(protocol, ties, subset, check_lengths(k), beyond)
     metric = config.usual_metric if metric is None else metric
     config.check_metric(metric)
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise ParameterError(f"seeds={shown(seeds)} is not allowed; it must be a number from 1 on.")
+    check_integer("seeds", seeds, 1)
     candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
     for candidate in candidates:
         candidate.checked()
