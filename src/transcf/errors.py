@@ -57,7 +57,11 @@ def check_word(name: str, value: object, words: Iterable[str]) -> None:
 
 def check_integer(name: str, value: object, least: int = 0) -> int:
     """Return a parameter that is an integer of 64 bits; raise a `ParameterError` otherwise."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < 2**63:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Integral)
+        or not least <= int(value) < 1 << 63
+    ):
         raise ParameterError(
             f"{name}={shown(value)} is not allowed; it must be a whole number of at least {least}."
         )
