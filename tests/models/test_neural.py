@@ -120,7 +120,7 @@ def test_fit_leaves_torch_as_it_was(name: str, log: Interactions) -> None:
 
 # Where a rate falls over the epochs, a run has to know them; the conformance suite resumes those.
 @pytest.mark.parametrize(
-    "name", [n for n in NEURAL if "epochs" in model_class(n)._resumable_params]
+    "name", [n for n in NEURAL if "epochs" in model_class(n)._settings_class._resumable]
 )
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_a_resumed_run_ends_with_the_same_bits(

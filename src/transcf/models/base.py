@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,13 @@ from transcf.errors import DataError, ModelFileError, ParameterError, Unsupporte
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
 from transcf.models.event_weights import WeightSettings
-from transcf.models.families import FactorSettings, IterationSettings, LogSizes, check_memory
+from transcf.models.families import (
+    FactorSettings,
+    IterationSettings,
+    LogSizes,
+    check_memory,
+    resolve,
+)
 from transcf.models.fitted import FittedScorer, TrainingData, check_fit
 from transcf.models.params import (
     Rule,
@@ -89,8 +95,6 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
     _divergence_hint: ClassVar[str] = "learning_rate"
     #: Whether it is a trivial baseline, which may rank badly without a warning.
     _is_floor: ClassVar[bool] = False
-    #: Parameters that may differ between a run and its resumption.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience")
     #: Parameters that `fit` does not use: a fitted model follows them when they are changed.
     _runtime_params: ClassVar[tuple[str, ...]] = ()
     #: Raised by every change that changes what the model learns, so that stored runs are redone.
@@ -322,14 +326,14 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
             known = read_training_data(train)
         if isinstance(self.settings, FactorSettings):
             hint = self.settings.divergence_hint(hint)
+        kept = None if before is None else self.settings_
+        settings = resolve(self.settings, LogSizes.of(train), kept)
         run = TrainingRun(
-            self.name, train, known, validation, options,
+            self.name, train, known, settings, validation, options,
             last_epoch=last_epoch,
             before=before,
-            previous_settings=None if before is None else self.settings_,
             manual_trend=trend,
             divergence_hint=hint,
-            resumable=self._resumable_params,
         )  # fmt: skip
         try:
             memory = check_memory(self.name, self.settings, train.n_users, train.n_items)
@@ -343,20 +347,22 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
                     )
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
-                self._take_over(error.learned, run, started)
+                self._take_over(error.learned, run, settings, started)
             raise
-        self._take_over(learned, run, started)
+        self._take_over(learned, run, settings, started)
         if not self._is_floor:
             compared = check_fit(learned, run, stacklevel=3)
             if compared is not None:
                 self.report_["held_out_metric"] = compared
         return self
 
-    def _take_over(self, learned: FittedScorer, run: TrainingRun, started: float) -> None:
+    def _take_over(
+        self, learned: FittedScorer, run: TrainingRun, settings: S, started: float
+    ) -> None:
         """Set the fitted attributes; those of an earlier fit are removed."""
         for attribute in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, attribute)
-        self.learned_, self.settings_ = learned, run.resolved_settings or self.settings
+        self.learned_, self.settings_ = learned, settings
         self.report_ = run.known.facts() | run.report
         self.report_["seconds"] = round(clock() - started, 3)
         self.best_epoch_, self.additions_ = None, 0
@@ -406,10 +412,7 @@ class Recommender(Answers, Scorer, ABC, Generic[S]):
 
     def _settings_for(self, known: TrainingData) -> S:
         """Return the settings with the defaults that depend on the data."""
-        settings: Any = self.settings
-        if hasattr(settings, "for_log"):
-            settings = settings.for_log(LogSizes.of_counts(known.seen.counts, known.item_counts))
-        return cast("S", settings)
+        return resolve(self.settings, LogSizes.of_counts(known.seen.counts, known.item_counts))
 
     # -- the fitted model, and its scores by row -----------------------------------------------
 

@@ -229,9 +229,9 @@ class Blend(Recommender[BlendSettings]):
         log = Interactions.from_rows(
             known.users, known.items, known.seen.entry_rows, known.seen.indices
         )
-        run = TrainingRun(blend.name, log, known, validation)
+        run = TrainingRun(blend.name, log, known, blend.settings, validation)
         learned = blend._join(models, run)
-        blend._take_over(learned, replace(run, known=learned.known), started)
+        blend._take_over(learned, replace(run, known=learned.known), blend.settings, started)
         return blend
 
     def _learn(self, run: TrainingRun) -> FittedScorer:

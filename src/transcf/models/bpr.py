@@ -39,11 +39,10 @@ class BPRSettings(TripleSettings):
 
     def for_log(self, sizes: LogSizes) -> Self:
         """Return the settings with the defaults that depend on the data."""
-        weight = self.bias_regularization
+        found, weight = super().for_log(sizes), self.bias_regularization
         if weight is None:
             weight = _BIAS_REGULARIZATION / sizes.item_skew
-        epochs = self.epochs or self._epoch_rule(sizes)
-        return replace(self, epochs=epochs, bias_regularization=weight)
+        return replace(found, bias_regularization=weight)
 
 
 class LogisticSolver(PairwiseSolver[BPRSettings]):
@@ -95,8 +94,6 @@ class BPR(Recommender[BPRSettings]):
     """
 
     name = "BPR"
-    # The decay of the learning rate depends on the number of epochs.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(BPRSettings)
 
     #: The learning rate decays, and defaults depend on the data.
@@ -105,9 +102,7 @@ class BPR(Recommender[BPRSettings]):
     _solver: ClassVar[type[LogisticSolver]] = LogisticSolver
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = run.resolved(self.settings)
-        solver = run.solver(self._solver, run.problem(settings), settings)
-        return run.run(solver, settings, self._restore)
+        return run.run(run.solver(self._solver, run.problem()), self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: BPRSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
 from transcf.models.alternation import weighted_gram
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.factors import Factors, HistoryMap, stored_factors
-from transcf.models.families import EpochRule, LogSizes, TripleSettings
+from transcf.models.families import EpochRule, TripleSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun
@@ -42,10 +41,6 @@ class CMLSettings(TripleSettings):
         "When vectors are projected into the unit ball: after every step, or after every epoch "
         "(as in TransCF's paper).",
     )
-
-    def for_log(self, sizes: LogSizes) -> Self:
-        """Return the settings with the defaults that depend on the data."""
-        return replace(self, epochs=self.epochs or self._epoch_rule(sizes))
 
 
 class CML(Recommender[CMLSettings]):
@@ -85,8 +80,6 @@ class CML(Recommender[CMLSettings]):
 
     name = "CML"
     _divergence_hint: ClassVar[str] = "learning_rate (or covariance)"
-    # The decay of the learning rate depends on the number of epochs.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     __init__ = init_from_params(CMLSettings)
 
     #: The learning rate decays, and defaults depend on the data.
@@ -94,9 +87,7 @@ class CML(Recommender[CMLSettings]):
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = run.resolved(self.settings)
-        solver = run.solver(HingeSolver, run.problem(settings), settings)
-        return run.run(solver, settings, self._restore)
+        return run.run(run.solver(HingeSolver, run.problem()), self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CMLSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

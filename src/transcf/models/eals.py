@@ -42,6 +42,7 @@ _RIDGE_SHARE = 0.05
 class EALSSettings(LeastSquaresSettings):
     """Hyper-parameters of eALS."""
 
+    _resumable: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
     unobserved_weight: float | None = setting(
         None,
         "c_0, the weight of all that a user did not touch together; None takes "
@@ -128,7 +129,6 @@ class EALS(Recommender[EALSSettings]):
 
     name = "eALS"
     _divergence_hint: ClassVar[str] = "dim, or raise regularization"
-    _resumable_params: ClassVar[tuple[str, ...]] = ("epochs", "patience", "online_steps", "w_new")
     _runtime_params: ClassVar[tuple[str, ...]] = ("online_steps", "w_new")
     __init__ = init_from_params(EALSSettings)
 
@@ -137,7 +137,7 @@ class EALS(Recommender[EALSSettings]):
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings, by_user = run.resolved(self.settings), run.train.by_user
+        settings, by_user = run.settings, run.train.by_user
         by_item = run.train.by_item
         weights = weights_of_items(settings, by_item.counts)
         goal = objective(settings.ridge, weights, by_user.counts)
@@ -148,7 +148,7 @@ class EALS(Recommender[EALSSettings]):
         def restore(arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
             return self._restore(arrays | extras, known, settings)
 
-        return run.run(run.solver(EALSTraining, pairs, settings), settings, restore)
+        return run.run(run.solver(EALSTraining, pairs), restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: EALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

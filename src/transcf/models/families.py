@@ -11,16 +11,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from transcf.errors import OutOfMemoryError, shown
 from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
-from transcf.models.params import setting, settings
+from transcf.models.params import setting, settings, values_of
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
@@ -29,97 +29,6 @@ if TYPE_CHECKING:
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 #: Most samples of a user and epoch.
 MOST_SAMPLES = 1_000_000
-
-
-@settings()
-class IterationSettings:
-    """Parameters of models that are trained epoch by epoch."""
-
-    epochs: int = setting(30, "Most epochs to train.", low=1)
-    validate_every: int | None = setting(
-        None, "Epochs between validations; None validates about ten times.", low=1
-    )
-    validation_users: int | None = setting(
-        1000,
-        "Users that a validation in full ranking looks at, always the same ones; None looks at "
-        "all. Figures that are reported always look at all.",
-        low=1,
-    )
-    patience: int | None = setting(
-        None, "Validations without a new best before stopping; None never stops early.", low=1
-    )
-    random_state: int = setting(
-        0,
-        "Seed; the same seed gives the same bits for any number of threads.",
-        low=0,
-        high=2**63 - 1,
-    )
-
-
-@settings()
-class FactorSettings:
-    """Parameters of models that learn vectors of users and items by gradient descent."""
-
-    dim: int = setting(64, "Length of the vectors.", low=1, high=4096)
-    learning_rate: float = setting(0.05, "Step size.", above=0)
-    init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
-
-    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
-        """Return the least memory of the vectors."""
-        return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
-
-    def divergence_hint(self, usual: str) -> str:
-        """Return which parameters to lower when training diverges: `init_scale` if it is large."""
-        default = type(self).init_scale
-        if self.init_scale <= default:
-            return usual
-        return f"init_scale ({self.init_scale:g}, by default {default:g}) or {usual}"
-
-
-@settings()
-class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
-    """Parameters of models that learn from triples: a user, a positive and a negative item."""
-
-    samples_per_user: int | None = setting(
-        None,
-        "Triples per user and epoch; None draws as many as the user has items.",
-        low=1,
-        high=MOST_SAMPLES,
-    )
-    decay: Literal["linear", "none"] = setting(
-        "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
-    )
-
-    def rate_at(self, epoch: float) -> float:
-        """Return the learning rate of an epoch, counted from 1; linear decay ends at 0."""
-        if self.decay == "none":
-            return self.learning_rate
-        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
-
-
-@settings(epochs=16)
-class LeastSquaresSettings(IterationSettings, WeightSettings):
-    """Parameters of models that learn vectors by alternating least squares."""
-
-    dim: int = setting(64, "Length of the vectors.", low=1)
-
-    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
-        """Return the least memory of the vectors and the parts of a Gram matrix."""
-        from transcf.models.alternation import GRAM_PARTS
-
-        grams = (GRAM_PARTS + 2) * 4 * self.dim**2
-        return MemoryEstimate(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
-
-
-@settings()
-class NeuralSettings(FactorSettings, IterationSettings, WeightSettings):
-    """Parameters of models that are trained with torch, by Adam."""
-
-    device: Device = setting(
-        "auto",
-        'Where to train: "auto" takes CUDA where there is some. A CPU trains on one thread, so '
-        "that the same seed gives the same bits.",
-    )
 
 
 # -- defaults that depend on the data ---------------------------------------------------------
@@ -201,6 +110,133 @@ class EpochRule(NamedTuple):
             f"Most epochs to train; None takes {self.per_user:,} divided by the mean number of "
             f"events of a user, at least {self.least} and at most {self.most}."
         )
+
+
+S = TypeVar("S")
+
+
+def resolve(settings: S, sizes: LogSizes, before: S | None = None) -> S:
+    """Return settings with the defaults for the data; the fitted model keeps them.
+
+    A refit keeps those of the fit `before` it, as it keeps the epoch.
+    """
+    given: Any = settings
+    if not hasattr(given, "for_log"):
+        return settings
+    chosen = given.for_log(sizes)
+    if type(before) is type(settings):
+        kept = {
+            name: getattr(before, name)
+            for name, value in values_of(settings).items()
+            if value is None and getattr(chosen, name, None) is not None
+        }
+        chosen = replace(chosen, **kept)
+    return chosen  # type: ignore[no-any-return]
+
+
+# -- families -----------------------------------------------------------------------------------
+
+
+@settings()
+class IterationSettings:
+    """Parameters of models that are trained epoch by epoch."""
+
+    #: The default of `epochs`, where it depends on the log.
+    _epoch_rule: ClassVar[EpochRule | None] = None
+    #: Parameters that may differ between a run and its resumption.
+    _resumable: ClassVar[tuple[str, ...]] = ("epochs", "patience")
+    epochs: int = setting(30, "Most epochs to train.", low=1)
+    validate_every: int | None = setting(
+        None, "Epochs between validations; None validates about ten times.", low=1
+    )
+    validation_users: int | None = setting(
+        1000,
+        "Users that a validation in full ranking looks at, always the same ones; None looks at "
+        "all. Figures that are reported always look at all.",
+        low=1,
+    )
+    patience: int | None = setting(
+        None, "Validations without a new best before stopping; None never stops early.", low=1
+    )
+    random_state: int = setting(
+        0,
+        "Seed; the same seed gives the same bits for any number of threads.",
+        low=0,
+        high=2**63 - 1,
+    )
+
+    def for_log(self, sizes: LogSizes) -> Self:
+        """Return the settings with the defaults that depend on the data."""
+        rule = self._epoch_rule
+        return self if rule is None or self.epochs else replace(self, epochs=rule(sizes))
+
+
+@settings()
+class FactorSettings:
+    """Parameters of models that learn vectors of users and items by gradient descent."""
+
+    dim: int = setting(64, "Length of the vectors.", low=1, high=4096)
+    learning_rate: float = setting(0.05, "Step size.", above=0)
+    init_scale: float = setting(0.1, "Standard deviation of the first vectors.", above=0, high=100)
+
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
+        """Return the least memory of the vectors."""
+        return MemoryEstimate(vectors(users + items, self.dim), f"dim={self.dim}")
+
+    def divergence_hint(self, usual: str) -> str:
+        """Return which parameters to lower when training diverges: `init_scale` if it is large."""
+        default = type(self).init_scale
+        if self.init_scale <= default:
+            return usual
+        return f"init_scale ({self.init_scale:g}, by default {default:g}) or {usual}"
+
+
+@settings()
+class TripleSettings(FactorSettings, IterationSettings, WeightSettings):
+    """Parameters of models that learn from triples: a user, a positive and a negative item."""
+
+    # The decay of the learning rate depends on the number of epochs.
+    _resumable: ClassVar[tuple[str, ...]] = ("patience",)
+    samples_per_user: int | None = setting(
+        None,
+        "Triples per user and epoch; None draws as many as the user has items.",
+        low=1,
+        high=MOST_SAMPLES,
+    )
+    decay: Literal["linear", "none"] = setting(
+        "linear", '"linear" lowers the learning rate evenly over the epochs, "none" keeps it.'
+    )
+
+    def rate_at(self, epoch: float) -> float:
+        """Return the learning rate of an epoch, counted from 1; linear decay ends at 0."""
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, 1 - (epoch - 1) / self.epochs)
+
+
+@settings(epochs=16)
+class LeastSquaresSettings(IterationSettings, WeightSettings):
+    """Parameters of models that learn vectors by alternating least squares."""
+
+    dim: int = setting(64, "Length of the vectors.", low=1)
+
+    def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
+        """Return the least memory of the vectors and the parts of a Gram matrix."""
+        from transcf.models.alternation import GRAM_PARTS
+
+        grams = (GRAM_PARTS + 2) * 4 * self.dim**2
+        return MemoryEstimate(vectors(users + items, self.dim) + grams, f"dim={shown(self.dim)}")
+
+
+@settings()
+class NeuralSettings(FactorSettings, IterationSettings, WeightSettings):
+    """Parameters of models that are trained with torch, by Adam."""
+
+    device: Device = setting(
+        "auto",
+        'Where to train: "auto" takes CUDA where there is some. A CPU trains on one thread, so '
+        "that the same seed gives the same bits.",
+    )
 
 
 # -- memory -----------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,6 @@ from transcf.models.families import (
     EpochRule,
     FactorSettings,
     IterationSettings,
-    LogSizes,
 )
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
@@ -54,10 +52,6 @@ class FISMSettings(FactorSettings, IterationSettings, WeightSettings):
         high=MOST_SAMPLES,
     )
     negatives: int = setting(20, "Items j for every i.", low=1, high=1000)
-
-    def for_log(self, sizes: LogSizes) -> Self:
-        """Return the settings with the defaults that depend on the data."""
-        return replace(self, epochs=self.epochs or self._epoch_rule(sizes))
 
 
 class FISM(Recommender[FISMSettings]):
@@ -115,8 +109,7 @@ class FISM(Recommender[FISMSettings]):
     _revision: ClassVar[int] = 3
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = run.resolved(self.settings)
-        return run.run(Training(run.train, settings), settings, self._restore)
+        return run.run(Training(run.train, run.settings), self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: FISMSettings) -> FittedScorer:
         shape = (len(known.items), settings.dim)

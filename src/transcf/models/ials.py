@@ -108,12 +108,12 @@ class IALS(Recommender[IALSSettings]):
     _supports_distributed: ClassVar[bool] = True
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings, log = run.resolved(self.settings), run.train
+        settings, log = run.settings, run.train
         events = InteractionWeights.of(log, settings.event_weights)
         goal = objective(settings, events.sums_of_items, events.sums_of_users)
         weights = events.overall, events.of_item_entries
         pairs = ALSProblem(log.by_user, log.by_item, goal, weights)
-        return run.run(run.solver(IALSTraining, pairs, settings), settings, self._restore)
+        return run.run(run.solver(IALSTraining, pairs), self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: IALSSettings) -> FittedScorer:
         vectors = stored_factors(arrays, known, settings.dim)

@@ -81,7 +81,7 @@ class ItemKNN(Recommender[ItemKNNSettings]):
     _revision: ClassVar[int] = 2
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = run.resolved(self.settings)
+        settings = run.settings
         events = InteractionWeights.of(run.train, settings.event_weights)
         by_item = run.train.by_item.to_scipy(values=events.of_item_entries)
         by_user = run.train.by_user.to_scipy()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import process_time
@@ -26,7 +26,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.models.families import IterationSettings, LogSizes
+from transcf.models.families import IterationSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
 from transcf.models.trend import ManualTrend
@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
     from transcf.models.checkpoint import CheckpointFile
-    from transcf.models.event_weights import WeightSettings
     from transcf.models.triples import Problem
 
 S = TypeVar("S", bound=Scorer)
-T = TypeVar("T", bound=IterationSettings)
-R = TypeVar("R")
 
 #: Validation data: held-out interactions, or how to evaluate a model on them.
 Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
@@ -198,40 +195,35 @@ class TrainingRun:
         name: Name of the model in tables.
         log: The interactions to learn from.
         known: What the fitted model keeps of them.
+        settings: Hyper-parameters, with the defaults for the data filled in.
         validation: Held-out interactions, how to evaluate on them, or None.
         options: How to run it.
         last_epoch: Last epoch, whatever the settings say; None stops where they do.
         before: What a refit replaces, or None.
-        previous_settings: The settings of that fit.
         manual_trend: The trend that a number sets, or None; an automatic one is chosen later.
         divergence_hint: Parameters to lower when training diverges, for the error.
-        resumable: Parameters that may differ between a run and its resumption.
         judge: Returns the validation metric of a scorer; None keeps the last epoch.
         report: Facts about the training, JSON values only.
         records: Figures of each finished epoch.
         best: State of the best validated epoch.
         ending: Why it ended; None for models without epochs.
-        resolved_settings: The settings with the defaults for the data filled in; None if there are
-            none.
     """
 
     name: str
     log: Interactions | PartitionedLog
     known: TrainingData
+    settings: Any
     validation: Held = None
     options: FitOptions = field(default_factory=FitOptions)
     last_epoch: int | None = None
     before: FittedScorer | None = None
-    previous_settings: Any = None
     manual_trend: ManualTrend | None = None
     divergence_hint: str = "learning_rate"
-    resumable: Collection[str] = ()
     judge: Any = None
     report: dict[str, Any] = field(default_factory=dict)
     records: list[dict[str, Any]] = field(default_factory=list)
     best: State = field(default_factory=dict)
     ending: Literal["finished", "early", "interrupted", "diverged"] | None = None
-    resolved_settings: Any = None
 
     # -- what models use -----------------------------------------------------------------------
 
@@ -250,38 +242,21 @@ class TrainingRun:
             )
         return self.log
 
-    def resolved(self, settings: R) -> R:
-        """Return settings with the defaults for the data; the fitted model keeps them.
-
-        A refit keeps those of the fit before it, as it keeps the epoch.
-        """
-        given: Any = settings
-        chosen = given.for_log(LogSizes.of(self.log))
-        if type(self.previous_settings) is type(settings):
-            kept = {
-                name: getattr(self.previous_settings, name)
-                for name, value in values_of(settings).items()
-                if value is None and getattr(chosen, name, None) is not None
-            }
-            chosen = replace(chosen, **kept)
-        self.resolved_settings = chosen
-        return chosen  # type: ignore[no-any-return]
-
-    def problem(self, settings: WeightSettings) -> Problem:
+    def problem(self) -> Problem:
         """Return the interactions that triples are drawn from."""
         if not isinstance(self.log, Interactions):
             from transcf.models.partitioned import PartitionedProblem
 
-            return PartitionedProblem.of_log(self.log, settings)
+            return PartitionedProblem.of_log(self.log, self.settings)
         from transcf.models.triples import Problem
 
-        return Problem.of(self.log, settings.event_weights)
+        return Problem.of(self.log, self.settings.event_weights)
 
-    def solver(self, kind: Callable[[Any, Any], Trainable], problem: Any, settings: Any) -> Any:
+    def solver(self, kind: Callable[[Any, Any], Trainable], problem: Any) -> Any:
         """Make a solver in this process, or one that is spread over the cluster of the options."""
         if self.options.cluster is None:
-            return kind(problem, settings)
-        return self.options.cluster.spread(kind, problem, settings)
+            return kind(problem, self.settings)
+        return self.options.cluster.spread(kind, problem, self.settings)
 
     def with_manual_trend(self, learned: FittedScorer) -> FittedScorer:
         """Add the trend that a number sets to scores, if there is one."""
@@ -292,14 +267,12 @@ class TrainingRun:
     def run(
         self,
         trainable: Trainable,
-        settings: T,
-        snapshot: Callable[[Arrays, TrainingData, T], FittedScorer],
+        snapshot: Callable[[Arrays, TrainingData, Any], FittedScorer],
     ) -> FittedScorer:
         """Train, and return the best epoch by validation, or the last one without validation.
 
         Args:
             trainable: What to train; it ends with the state that is returned.
-            settings: Those of the model.
             snapshot: Makes a scorer from tensors; later epochs must not change it.
 
         Raises:
@@ -309,6 +282,7 @@ class TrainingRun:
         from transcf.interrupts import stop_on_interrupt
         from transcf.models.progress import ProgressBar
 
+        settings = self.settings
         self._prepare(settings)
         bar = ProgressBar(self.name, self._epochs, "epochs", self.options.progress)
 
@@ -429,7 +403,7 @@ class TrainingRun:
 
     def _fingerprint(self, settings: IterationSettings) -> str:
         """Return a digest of model, settings and data, which protects checkpoints of other runs."""
-        values = {k: v for k, v in values_of(settings).items() if k not in self.resumable}
+        values = {k: v for k, v in values_of(settings).items() if k not in settings._resumable}
         judge = None if self.judge is None else [self._validate_every, self.judge.fingerprint]
         # NumPy numbers are allowed, and mean the same as Python's.
         text = json.dumps([__version__, values, judge], sort_keys=True, default=np.generic.item)

@@ -68,7 +68,7 @@ class Drifting(Recommender[DriftingSettings]):
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
         trainable = Drift(run.train.n_items, self.settings.fails_in)
-        return run.run(trainable, self.settings, self._restore)
+        return run.run(trainable, self._restore)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: object) -> FittedScorer:
         return Weights(known, arrays["weights"])

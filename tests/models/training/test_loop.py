@@ -84,13 +84,12 @@ def run(
         "toy",
         LOG,
         TrainingData.of(LOG),
+        IterationSettings(**{"validate_every": 1} | plan),
         options=options or FitOptions(),
         judge=None if validate is None else Judged(validate),
         divergence_hint=hint,
-        resumable=("epochs",),
     )
-    settings = IterationSettings(**{"validate_every": 1} | plan)
-    training.run(toy, settings, lambda tensors, known, settings: snapshot(tensors))
+    training.run(toy, lambda tensors, known, settings: snapshot(tensors))
     return training
 
 

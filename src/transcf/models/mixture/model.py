@@ -67,13 +67,11 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
     #: Means of contexts in place of user vectors.
     _revision: ClassVar[int] = 3
     _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
-    # The decay of the learning rate depends on the number of epochs.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     _supports_distributed: ClassVar[bool] = True
     __init__ = init_from_params(MixtureSettings)
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        settings = self._choose_user_vectors(run)
+        run.settings = settings = self._choose_user_vectors(run)
         if isinstance(run.log, PartitionedLog):
             from transcf.models.partitioned import PartitionedEvents
 
@@ -87,10 +85,10 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
             bias = arrays["item_bias"] - added
             return self._restore(arrays | {"item_bias": bias}, known, settings)
 
-        trainable = run.solver(MixtureTraining, events, settings)
+        trainable = run.solver(MixtureTraining, events)
         if run.options.cluster is None and is_first_use(find_candidates):
             compile_lists(restore(trainable.tensors(), run.known, settings))
-        learned = run.run(trainable, settings, restore)
+        learned = run.run(trainable, restore)
         return with_transitions(learned, run)
 
     def _choose_user_vectors(self, run: TrainingRun) -> MixtureSettings:

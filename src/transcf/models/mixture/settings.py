@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -22,6 +22,8 @@ _FEW = 25
 class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
     """Hyper-parameters of `TransCFMixture`."""
 
+    # The decay of the learning rate depends on the number of epochs.
+    _resumable: ClassVar[tuple[str, ...]] = ("patience",)
     tau: float = setting(
         4.0, "Weight of the squared distance from the items of the history.", low=0, high=10
     )

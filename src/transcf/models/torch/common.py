@@ -111,4 +111,4 @@ def fit_network(
     weights = InteractionWeights.of(run.train, model.settings.event_weights).overall
     kind = getattr(networks, f"{model.name}Network")
     training = networks.AdamTraining(kind, run.train.by_user, weights, model.settings, device)
-    return run.run(training, model.settings, snapshot)
+    return run.run(training, snapshot)

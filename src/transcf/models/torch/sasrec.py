@@ -128,7 +128,7 @@ class SASRec(Recommender[SASRecSettings]):
             weights = weights[run.train.in_order]
         histories = run.known.histories
         training = AdamTraining(SASRecNetwork, histories, weights, self.settings, device)
-        return run.run(training, self.settings, self._snapshot)
+        return run.run(training, self._snapshot)
 
     def _snapshot(
         self, tensors: Arrays, known: TrainingData, settings: SASRecSettings

@@ -116,8 +116,6 @@ class TransCF(TranslatingModel[TransCFSettings]):
     """
 
     _divergence_hint: ClassVar[str] = "learning_rate (or margin, reg_distance, reg_neighborhood)"
-    # The decay of the learning rate depends on the number of epochs.
-    _resumable_params: ClassVar[tuple[str, ...]] = ("patience",)
     #: Registry names, and the parameters of each.
     _variants: ClassVar[dict[str, dict[str, Any]]] = {
         kind.title.lower(): {"variant": name} if name != "translation" else {}
@@ -134,8 +132,7 @@ class TransCF(TranslatingModel[TransCFSettings]):
         return settings.title
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        solver = run.solver(TransCFSolver, run.problem(self.settings), self.settings)
-        return run.run(solver, self.settings, self._restore)
+        return run.run(run.solver(TransCFSolver, run.problem()), self._restore)
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: TransCFSettings
