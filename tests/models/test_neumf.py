@@ -11,7 +11,7 @@ from transcf.data.csr import Histories
 from transcf.data.interactions import Interactions
 from transcf.models.event_weights import EVEN
 from transcf.models.torch.networks import AdamTraining, NeuMFNetwork
-from transcf.models.torch.neumf import NeuMF, NeuMFSettings, stored_weights
+from transcf.models.torch.neumf import NeuMF, NeuMFSettings
 
 CPU = torch.device("cpu")
 FORMS = ["neumf", "gmf", "mlp"]
@@ -25,6 +25,10 @@ def log() -> Interactions:
 def made(**changes: object) -> NeuMFSettings:
     plain = {"dim": 3, "learning_rate": 0.02, "negatives": 2, "batch_size": 96, "init_scale": 0.3}
     return NeuMFSettings(**(plain | changes))
+
+
+def stored_weights(settings: NeuMFSettings, tensors: dict) -> dict:
+    return NeuMF()._arrays(tensors, None, settings)  # the training data are not looked at
 
 
 def logits(form: str, dim: int, x: np.ndarray, y: np.ndarray, weights: dict) -> np.ndarray:

@@ -16,9 +16,8 @@ from transcf.errors import ParameterError
 from transcf.evaluation import evaluate
 from transcf.models.baselines import Popularity
 from transcf.models.event_weights import EVEN, EventWeights
-from transcf.models.torch.networks import AdamTraining
+from transcf.models.torch.networks import AdamTraining, SASRecNetwork, sequences
 from transcf.models.torch.sasrec import SASRec, SASRecSettings
-from transcf.models.torch.transformer import SASRecNetwork, sequences
 
 CPU = torch.device("cpu")
 

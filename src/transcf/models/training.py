@@ -294,6 +294,8 @@ class TrainingRun:
             if is_spread(trainable) and bar.is_shown:
                 trainable.watch(bar.remark)
             with stop_on_interrupt() as request, bar, on_compile(bar.note_compiling):
+                if hasattr(trainable, "compile_kernels"):
+                    trainable.compile_kernels()
                 while self.ending is None and not self._is_done(settings.patience):
                     # Without validation the state before the epoch is what to fall back on.
                     validated = self.best if self.judge is not None else {}
@@ -317,8 +319,8 @@ class TrainingRun:
                         is_last = is_asked or self._is_done(settings.patience)
                         store.write_if_due(self.records, trainable, self.best, is_last)
                     self.ending = "interrupted" if is_asked else None
-            if self.ending is None:
-                self.ending = "early" if len(self.records) < self._epochs else "finished"
+            is_early = len(self.records) < self._epochs
+            self.ending = self.ending or ("early" if is_early else "finished")
             if self.best:
                 restore(trainable, self.best)
             return learned()

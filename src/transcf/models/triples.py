@@ -296,8 +296,6 @@ class PairwiseSolver(ABC, Generic[S]):
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; tensors that were returned before do not change."""
         seed, rate = self._settings.random_state, self._settings.rate_at(number)
-        if self._comm.world_size == 1 and is_first_use(take_part):
-            self._compile(number)
         order, strata = self._builder.deal(seed, number), self._builder.strata
         self._pack(order)
         rates, samples = self._rates(self._dtype, rate), self._samples_per_item
@@ -312,20 +310,22 @@ class PairwiseSolver(ABC, Generic[S]):
         finite = self._unpack(order, int(triples), rate)
         return EpochStats(loss / max(1, triples) if finite else math.nan, int(triples))
 
-    def _compile(self, number: int) -> None:
+    def compile_kernels(self) -> None:
         """Compile the kernel of the rounds, and let another process compile the others."""
+        if not is_first_use(take_part):
+            return
         seed, extra = self._settings.random_state, []
-        rates = self._rates(self._dtype, self._settings.rate_at(number))
+        rates = self._rates(self._dtype, self._settings.learning_rate)
 
         def others() -> None:  # called below by `Job.shared`, which notes kernels and runs none
-            self._pack(self._builder.deal(seed, number))
+            self._pack(self._builder.deal(seed, 1))
             extra.append(self._prepare())
             self._settle(rates)
 
         compile_ahead(Job.shared(others))
         rows, strata, samples = self._rows, self._builder.strata, self._samples_per_item
         rows, totals = rows._replace(extra=extra[0]), np.zeros((0, 2))
-        run_rounds(rates, rows, self._dim, strata, samples, Rounds(seed, number, 0, 0), totals)
+        run_rounds(rates, rows, self._dim, strata, samples, Rounds(seed, 1, 0, 0), totals)
 
     # -- what a subclass defines -------------------------------------------------------------
 

@@ -9,14 +9,12 @@ from scipy.special import expit
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
-from transcf.models.base import Recommender
 from transcf.models.explain import LEFT_OUT
 from transcf.models.factors import Factors, stored_bias, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import fit_network
-from transcf.models.training import TrainingRun
+from transcf.models.torch.common import NeuralModel
 from transcf.retrieval.scorer import Scores
 
 
@@ -34,7 +32,7 @@ class CDAESettings(NeuralSettings):
     batch_size: int = setting(64, "Users in a batch.", low=1)
 
 
-class CDAE(Recommender[CDAESettings]):
+class CDAE(NeuralModel[CDAESettings]):
     """Collaborative denoising autoencoder: reconstructs a user's items from a part of them.
 
     With N_u the items of u, W_i and W'_i vectors of an item, V_u a vector of the user,
@@ -77,21 +75,15 @@ class CDAE(Recommender[CDAESettings]):
     name = "CDAE"
     __init__ = init_from_params(CDAESettings)
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        return fit_network(self, run, self._snapshot)
-
-    def _snapshot(
-        self, tensors: Arrays, known: TrainingData, settings: CDAESettings
-    ) -> FittedScorer:
+    def _arrays(self, tensors: Arrays, known: TrainingData, settings: CDAESettings) -> Arrays:
         users, inputs, bias = tensors["users.weight"], tensors["inputs.weight"], tensors["bias"]
-        arrays = {
+        return {
             "user_vectors": expit(known.seen.to_scipy() @ inputs + users + bias),
             "item_vectors": tensors["outputs.weight"].copy(),
             "item_bias": tensors["output_bias.weight"][:, 0].copy(),
             "input_vectors": inputs.copy(),
             "guest_bias": bias + users[known.active].mean(axis=0),
         }
-        return self._restore(arrays, known, settings)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: CDAESettings) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.dim)

@@ -1,13 +1,12 @@
-"""What the models trained with torch share: device, random draws and negative samples.
+"""What the models trained with torch share: `NeuralModel`, random draws and negative samples.
 
 This module does not import torch, so that models can be listed, loaded and served without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from abc import abstractmethod
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +14,45 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.errors import MissingExtraError, ParameterError
+from transcf.io.tensors import Arrays
+from transcf.kernels import Array
+from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights
+from transcf.models.families import Device, NeuralSettings
+from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.training import TrainingRun
 
-if TYPE_CHECKING:
-    from transcf.io.tensors import Arrays
-    from transcf.models.base import Recommender
-    from transcf.models.fitted import FittedScorer, TrainingData
-    from transcf.models.training import TrainingRun
-
-Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+S = TypeVar("S", bound=NeuralSettings)
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 #: Draws per binary search, which bounds the memory of an epoch.
 _DRAWS_AT_ONCE = 2**20
 #: Purposes of a random generator.
 INIT, ORDER, NEGATIVES, NOISE = 0, 1, 2, 3
+
+
+class NeuralModel(Recommender[S]):
+    """Base of the models that are trained with torch; `networks` has the network of each."""
+
+    def _learn(self, run: TrainingRun) -> FittedScorer:
+        device = find_device(self.name, run.settings.device)
+        from transcf.models.torch import networks
+
+        kind = getattr(networks, f"{self.name}Network")
+        training = networks.AdamTraining(kind, *self._events(run), run.settings, device)
+        return run.run(training, self._snapshot)
+
+    def _events(self, run: TrainingRun) -> tuple[Any, Array]:
+        """Return what the network learns from, and the weights of its events."""
+        events = InteractionWeights.of(run.train, run.settings.event_weights)
+        return run.train.by_user, events.overall
+
+    def _snapshot(self, tensors: Arrays, known: TrainingData, settings: S) -> FittedScorer:
+        return self._restore(self._arrays(tensors, known, settings), known, settings)
+
+    @abstractmethod
+    def _arrays(self, tensors: Arrays, known: TrainingData, settings: S) -> Arrays:
+        """Return the arrays of the model, from the tensors of its network; none are shared."""
 
 
 def find_device(model: str, device: Device) -> Any:
@@ -45,20 +68,6 @@ def find_device(model: str, device: Device) -> Any:
             "device): use device='auto' or 'cpu'."
         )
     return torch.device("cuda" if has_cuda and device != "cpu" else "cpu")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch with gradients on one thread: the order of sums depends on their number."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.enable_grad():
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def generator(seed: int, epoch: int, purpose: int) -> np.random.Generator:
@@ -97,18 +106,3 @@ class UnseenItems:
             before = np.searchsorted(self._keys, wanted.ravel(), side="right").reshape(nth.shape)
             drawn[start : start + step] = self._items[nth + before - self._starts[some]]
         return drawn
-
-
-def fit_network(
-    model: Recommender[Any],
-    run: TrainingRun,
-    snapshot: Callable[[Arrays, TrainingData, Any], FittedScorer],
-) -> FittedScorer:
-    """Train the network of a model and return what `snapshot` makes of its best epoch."""
-    device = find_device(model.name, model.settings.device)
-    from transcf.models.torch import networks
-
-    weights = InteractionWeights.of(run.train, model.settings.event_weights).overall
-    kind = getattr(networks, f"{model.name}Network")
-    training = networks.AdamTraining(kind, run.train.by_user, weights, model.settings, device)
-    return run.run(training, snapshot)

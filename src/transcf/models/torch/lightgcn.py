@@ -8,13 +8,11 @@ import scipy.sparse as sp
 from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.models.base import Recommender
 from transcf.models.factors import Factors, HistoryMap, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import fit_network
-from transcf.models.training import TrainingRun
+from transcf.models.torch.common import NeuralModel
 
 
 @settings(epochs=40, learning_rate=0.005)
@@ -28,7 +26,7 @@ class LightGCNSettings(NeuralSettings):
     batch_size: int = setting(2048, "Triples in a batch.", low=1)
 
 
-class LightGCN(Recommender[LightGCNSettings]):
+class LightGCN(NeuralModel[LightGCNSettings]):
     """Light graph convolution: vectors averaged over their neighbourhoods in the graph.
 
     With learned vectors e_u, e_i, N_u the items of u and N_i the users of i, layer k + 1 is
@@ -68,18 +66,12 @@ class LightGCN(Recommender[LightGCNSettings]):
     name = "LightGCN"
     __init__ = init_from_params(LightGCNSettings)
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        return fit_network(self, run, self._snapshot)
-
-    def _snapshot(
-        self, tensors: Arrays, known: TrainingData, settings: LightGCNSettings
-    ) -> FittedScorer:
+    def _arrays(self, tensors: Arrays, known: TrainingData, settings: LightGCNSettings) -> Arrays:
         users, items = np.split(tensors["vectors.weight"], [len(known.users)])
         users, items, sent = smooth(normalized(known.seen), users, items, settings.layers)
         roots = np.sqrt(np.maximum(1, known.item_counts))[:, None]
         messages = (sent / roots).astype(np.float32)
-        arrays = {"user_vectors": users, "item_vectors": items, "item_messages": messages}
-        return self._restore(arrays, known, settings)
+        return {"user_vectors": users, "item_vectors": items, "item_messages": messages}
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: LightGCNSettings

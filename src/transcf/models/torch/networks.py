@@ -1,12 +1,14 @@
-"""The networks of CDAE, NeuMF and LightGCN, and their training by Adam.
+"""The networks of CDAE, NeuMF, LightGCN and SASRec, and their training by Adam.
 
 A network draws its own minibatches and maps each to the sum of its losses and an L2 penalty.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -14,18 +16,29 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    dropout,
+    layer_norm,
+    scaled_dot_product_attention,
+    softplus,
+)
 
-from transcf.data.csr import Csr
+from transcf.data.csr import Csr, Histories
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.torch.cdae import CDAESettings
-from transcf.models.torch.common import NEGATIVES, NOISE, ORDER, UnseenItems, generator, one_thread
+from transcf.models.torch.common import NEGATIVES, NOISE, ORDER, UnseenItems, generator
 from transcf.models.torch.lightgcn import LightGCNSettings, normalized
 from transcf.models.torch.neumf import NeuMFSettings
+from transcf.models.torch.sasrec import EPSILON, SASRecSettings
 from transcf.models.training import EpochStats
 
 Sums: TypeAlias = tuple[Tensor, Tensor | float]
+
+#: Batches whose sequences are sorted by length together, so that little is padded.
+_BATCHES_IN_POOL = 16
 
 
 class Network(nn.Module):
@@ -71,7 +84,7 @@ class Network(nn.Module):
         return weight * sum(tensor.square().sum() for tensor in tensors) if weight else 0.0
 
 
-def cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
+def binary_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
     """Return the summed cross entropy of (n, 1 + negatives) pairs, the first of which is true."""
     target, each = torch.zeros_like(logits), torch.ones_like(logits)
     target[:, 0], each[:, 0] = 1, weights
@@ -121,7 +134,7 @@ class CDAENetwork(Network):
         hidden = torch.sigmoid(sums / (1 - self.settings.dropout) + own + self.bias)
         outputs, bias = self.outputs(items), self.output_bias(items)
         scores = (outputs @ hidden.index_select(0, places)[..., None] + bias)[..., 0]
-        return cross_entropy(scores, weights), self.penalty(own, inputs, outputs, bias)
+        return binary_cross_entropy(scores, weights), self.penalty(own, inputs, outputs, bias)
 
 
 class NeuMFNetwork(Network):
@@ -150,7 +163,7 @@ class NeuMFNetwork(Network):
         logits = self.logits(user[:, None].expand_as(item), item)
         if self.joined:
             logits = [torch.stack(logits).sum(dim=0)]
-        losses = torch.stack([cross_entropy(part, weights) for part in logits]).sum()
+        losses = torch.stack([binary_cross_entropy(part, weights) for part in logits]).sum()
         return losses, items.shape[1] * self.penalty(user) + self.penalty(item)
 
     def logits(self, user: Tensor, item: Tensor) -> list[Tensor]:
@@ -234,6 +247,133 @@ class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.matrix @ gradients[0]
+
+
+class SASRecNetwork(Network):
+    """Transformer over sequences of items; weights are those of the events of histories."""
+
+    settings: SASRecSettings
+
+    def __init__(self, histories: Histories, weights: Array, settings: SASRecSettings) -> None:
+        super().__init__(histories.matrix, weights, settings)
+        self.events, self.trained = histories.items, np.unique(histories.items)
+        self.firsts, self.lengths = sequences(histories, settings.max_length)
+        self.items = self.embedding(histories.n_items, settings.dim)
+        shapes = {
+            name: torch.zeros(shape, dtype=torch.float32)
+            for name, shape in settings.shapes().items()
+        }
+        for name in ("attention", "feed_forward"):
+            for matrix in shapes[name].flatten(0, 1):
+                nn.init.xavier_uniform_(matrix)
+        nn.init.normal_(shapes["position_vectors"], std=settings.init_scale)
+        shapes["norms"][:, 0] = 1
+        self.position_vectors = nn.Parameter(shapes["position_vectors"])
+        self.attention = nn.Parameter(shapes["attention"])
+        self.feed_forward = nn.Parameter(shapes["feed_forward"])
+        self.feed_forward_bias = nn.Parameter(shapes["feed_forward_bias"])
+        self.norms = nn.Parameter(shapes["norms"])
+
+    def batches(self, epoch: int) -> Iterator[tuple[Array, ...]]:
+        """Yield batches of sequences of similar length, in random order.
+
+        These are items (n, length), the number of those that are no padding (n,), the next items
+        (m,) of all inputs that are none, drawn items (negatives,), and weights (m,).
+        """
+        seed = self.settings.random_state
+        order, draws = generator(seed, epoch, ORDER), generator(seed, epoch, NEGATIVES)
+        rows = order.permutation(len(self.lengths))
+        pools = np.cumsum(self.lengths[rows]) // (_BATCHES_IN_POOL * self.batch_size)
+        rows = rows[np.lexsort((self.lengths[rows], pools))]
+        numbers = np.cumsum(self.lengths[rows]) // self.batch_size
+        batches = np.split(rows, np.flatnonzero(np.diff(numbers)) + 1) if len(rows) else []
+        for place in order.permutation(len(batches)):
+            some = batches[place]
+            lengths = self.lengths[some]
+            steps = np.arange(lengths.max())
+            places = np.minimum(self.firsts[some, None] + steps, len(self.events) - 1)
+            targets = places[steps < lengths[:, None]] + 1
+            drawn = draws.choice(self.trained, self.negatives)
+            yield self.events[places], lengths, self.events[targets], drawn, self.weights[targets]
+
+    def forward(
+        self, items: Tensor, lengths: Tensor, targets: Tensor, drawn: Tensor, weights: Tensor
+    ) -> Sums:
+        """Return the sums of a batch."""
+        steps = torch.arange(items.shape[1], device=items.device)
+        outputs = self.outputs(items, lengths)[steps < lengths[:, None]]
+        own, others = self.items(targets), self.items(drawn)
+        positive, negative = (outputs * own).sum(dim=1), outputs @ others.T
+        negative = negative.masked_fill(targets[:, None] == drawn, -torch.inf)
+        if self.settings.loss == "softmax":
+            logits = torch.cat([positive[:, None], negative], dim=1)
+            first = torch.zeros_like(targets)
+            losses = cross_entropy(logits, first, reduction="none")
+        else:
+            share = min(1.0, self.negatives / max(1, len(self.trained) - 1))
+            beta = 1 - self.settings.calibration * (1 - share)
+            losses = beta * softplus(-positive) + softplus(negative).sum(dim=1)
+        return torch.dot(losses, weights), self.penalty(own, others)
+
+    def outputs(self, items: Tensor, lengths: Tensor) -> Tensor:
+        """Return the outputs of sequences, (n, length, dim); padding comes last in a sequence."""
+        settings, rate = self.settings, self.settings.dropout
+        n, length = items.shape
+        heads = (n, length, settings.heads, settings.dim // settings.heads)
+        ago = lengths[:, None] - 1 - torch.arange(length, device=items.device)
+        positions = self.position_vectors[ago.clamp(min=0)]
+        x = dropout(self.items(items) * math.sqrt(settings.dim) + positions, rate, self.training)
+        for layer in range(settings.layers):
+            q = self.normalized(x, 2 * layer)
+            query, key, value = (
+                (inputs @ matrix).view(heads).transpose(1, 2)
+                for inputs, matrix in zip((q, x, x), self.attention[layer], strict=True)
+            )
+            # No mask of the padding is needed: it comes after all items that are looked at.
+            means = scaled_dot_product_attention(
+                query, key, value, dropout_p=rate if self.training else 0.0, is_causal=True
+            )
+            means = means.transpose(1, 2).reshape(n, length, settings.dim)
+            z = self.normalized(q + dropout(means, rate, self.training), 2 * layer + 1)
+            inner, outer = self.feed_forward[layer]
+            inner_bias, outer_bias = self.feed_forward_bias[layer]
+            hidden = dropout(torch.relu(z @ inner + inner_bias), rate, self.training)
+            x = z + dropout(hidden @ outer + outer_bias, rate, self.training)
+        return self.normalized(x, -1)
+
+    def normalized(self, x: Tensor, number: int) -> Tensor:
+        """Return the layer normalization of vectors."""
+        gain, bias = self.norms[number]
+        return layer_norm(x, (self.settings.dim,), gain, bias, EPSILON)
+
+
+def sequences(histories: Histories, most: int) -> tuple[Array, Array]:
+    """Cut histories into sequences of at most `most` inputs: first events, and lengths, (n,) each.
+
+    They are cut from the end. All events but the first are the next item of one input.
+    """
+    firsts, lengths = [], []
+    inputs = np.maximum(histories.counts - 1, 0)
+    for number in range(-(-int(inputs.max(initial=0)) // most)):
+        stop = inputs - number * most
+        rows = np.flatnonzero(stop > 0)
+        length = np.minimum(stop[rows], most)
+        firsts.append(histories.indptr[rows] + stop[rows] - length)
+        lengths.append(length)
+    empty = np.empty(0, np.int64)
+    return np.concatenate([empty, *firsts]), np.concatenate([empty, *lengths])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch with gradients on one thread: the order of sums depends on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class AdamTraining:

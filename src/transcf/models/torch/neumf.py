@@ -10,14 +10,12 @@ import numpy as np
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
-from transcf.models.base import Recommender
 from transcf.models.explain import Contributions
 from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
 from transcf.models.families import MemoryEstimate, NeuralSettings, vectors
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import fit_network
-from transcf.models.training import TrainingRun
+from transcf.models.torch.common import NeuralModel
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, cosine_form
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
@@ -83,7 +81,7 @@ class NeuMFSettings(NeuralSettings):
         return shapes
 
 
-class NeuMF(Recommender[NeuMFSettings]):
+class NeuMF(NeuralModel[NeuMFSettings]):
     """Neural matrix factorization: the sum of a weighted inner product and a perceptron.
 
     Every user has two vectors p and p', every item q and q'. With `x_1 = relu(W_1 [p'; q'] + b_1)`
@@ -131,13 +129,26 @@ class NeuMF(Recommender[NeuMFSettings]):
         arrays = self._fitted().arrays()
         return {name: arrays[name] for name in self.settings_.shapes()}
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        return fit_network(self, run, self._snapshot)
-
-    def _snapshot(
-        self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings
-    ) -> FittedScorer:
-        return self._restore(stored_weights(settings, tensors), known, settings)
+    def _arrays(self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings) -> Arrays:
+        """Return the arrays of the model; parts that were trained apart are combined."""
+        found = {
+            "user_vectors": tensors["users.weight"].copy(),
+            "item_vectors": tensors["items.weight"].copy(),
+        }
+        share = np.float32(1.0 if tensors["joined"][0] else 0.5)
+        if settings.form != "mlp":
+            found["gmf_head"] = tensors["gmf_head.weight"][0] * share
+            found["gmf_bias"] = tensors["gmf_head.bias"] * share
+        if settings.form != "gmf":
+            both = tensors["layers.0.weight"].T.copy()
+            found["user_weight"], found["item_weight"] = np.split(both, 2)
+            found["bias_1"] = tensors["layers.0.bias"].copy()
+            for layer in range(1, settings.layers):
+                found[f"weight_{layer + 1}"] = tensors[f"layers.{layer}.weight"].T.copy()
+                found[f"bias_{layer + 1}"] = tensors[f"layers.{layer}.bias"].copy()
+            found["mlp_head"] = tensors["mlp_head.weight"][0] * share
+            found["mlp_bias"] = tensors["mlp_head.bias"] * share
+        return found
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: NeuMFSettings
@@ -150,29 +161,6 @@ class NeuMF(Recommender[NeuMFSettings]):
         if settings.form == "gmf":
             return GMF(known, self.name, users, items, weights)
         return Perceptron(known, self.name, users, items, weights, settings.gmf_width)
-
-
-def stored_weights(settings: NeuMFSettings, tensors: Arrays) -> Arrays:
-    """Return the arrays of a model from the tensors of its network; parts are combined."""
-    found = {
-        "user_vectors": tensors["users.weight"].copy(),
-        "item_vectors": tensors["items.weight"].copy(),
-    }
-    share = np.float32(1.0 if tensors["joined"][0] else 0.5)
-    if settings.form != "mlp":
-        found["gmf_head"] = tensors["gmf_head.weight"][0] * share
-        found["gmf_bias"] = tensors["gmf_head.bias"] * share
-    if settings.form != "gmf":
-        found["user_weight"], found["item_weight"] = np.split(
-            tensors["layers.0.weight"].T.copy(), 2
-        )
-        found["bias_1"] = tensors["layers.0.bias"].copy()
-        for layer in range(1, settings.layers):
-            found[f"weight_{layer + 1}"] = tensors[f"layers.{layer}.weight"].T.copy()
-            found[f"bias_{layer + 1}"] = tensors[f"layers.{layer}.bias"].copy()
-        found["mlp_head"] = tensors["mlp_head.weight"][0] * share
-        found["mlp_bias"] = tensors["mlp_head.bias"] * share
-    return found
 
 
 class GMF(Factors):

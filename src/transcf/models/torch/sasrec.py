@@ -12,13 +12,12 @@ from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.errors import ParameterError
 from transcf.io.tensors import Arrays, checked
-from transcf.models.base import Recommender
-from transcf.models.event_weights import InteractionWeights
+from transcf.kernels import Array
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import find_device
+from transcf.models.torch.common import NeuralModel
 from transcf.models.training import TrainingRun
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scores
@@ -61,7 +60,7 @@ class SASRecSettings(NeuralSettings):
         }
 
 
-class SASRec(Recommender[SASRecSettings]):
+class SASRec(NeuralModel[SASRecSettings]):
     """Self-attentive sequential recommendation: predicts each event from those before it.
 
     The input for the item k of a history, d places before its end, is `sqrt(dim) e_k + p_d`, with
@@ -118,26 +117,15 @@ class SASRec(Recommender[SASRecSettings]):
                 f"heads={self.settings.heads}: change one of them."
             )
 
-    def _learn(self, run: TrainingRun) -> FittedScorer:
-        device = find_device(self.name, self.settings.device)
-        from transcf.models.torch.networks import AdamTraining
-        from transcf.models.torch.transformer import SASRecNetwork
+    def _events(self, run: TrainingRun) -> tuple[Histories, Array]:
+        _, weights = super()._events(run)
+        return run.known.histories, weights[run.train.in_order] if len(weights) else weights
 
-        weights = InteractionWeights.of(run.train, self.settings.event_weights).overall
-        if len(weights):
-            weights = weights[run.train.in_order]
-        histories = run.known.histories
-        training = AdamTraining(SASRecNetwork, histories, weights, self.settings, device)
-        return run.run(training, self._snapshot)
-
-    def _snapshot(
-        self, tensors: Arrays, known: TrainingData, settings: SASRecSettings
-    ) -> FittedScorer:
+    def _arrays(self, tensors: Arrays, known: TrainingData, settings: SASRecSettings) -> Arrays:
         arrays = {name: tensors[name].copy() for name in settings.shapes()}
         arrays["item_vectors"] = tensors["items.weight"].copy()
         encoder = HistoryEncoder(arrays["item_vectors"], arrays, settings.heads)
-        arrays["user_vectors"] = encoder(known.histories)
-        return self._restore(arrays, known, settings)
+        return arrays | {"user_vectors": encoder(known.histories)}
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: SASRecSettings
