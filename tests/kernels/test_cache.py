@@ -15,7 +15,7 @@ import pytest
 
 from transcf.errors import ParameterError
 from transcf.kernels._cache import MOST_FOLDERS, SourceFile, cache_folder, digest_of
-from transcf.kernels.translation import TransCFRates, register_form
+from transcf.kernels.translation import TransCFRates, register_score
 
 FORM = """
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, NoTranslation
@@ -206,4 +206,4 @@ def test_kernels_follow_a_form_of_another_module(library: Path, tmp_path: Path) 
 def test_a_form_of_the_main_program_is_refused() -> None:
     kind = type("Mine", (TransCFRates,), {"__module__": "__main__"})
     with pytest.raises(ParameterError, match="Mine is defined in the main program"):
-        register_form(kind, lambda a, q, b, n: a, lambda g, a, q, b, n: (a, q, b, n))
+        register_score(kind, lambda a, q, b, n: a, lambda g, a, q, b, n: (a, q, b, n))

@@ -29,7 +29,7 @@ _TOO_FAR = (2 * MAX_NORM) ** 2
 
 
 class TransCFRates(NamedTuple):
-    """What a step depends on; a class made from it picks the formula, see `register_form`."""
+    """What a step depends on; a class made from it picks the formula, see `register_score`."""
 
     learning_rate: np.floating[Any]
     margin: np.floating[Any]
@@ -64,7 +64,7 @@ Slope: TypeAlias = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any, Any]
 _costs, _slopes = ByRates(), ByRates()
 
 
-def register_form(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
+def register_score(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
     """Let models with rates of a class of their own train and score by a formula.
 
     The functions use `+ - *`, a leading minus and `zeros` only, so that they hold for numbers, for

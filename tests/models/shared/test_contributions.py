@@ -171,7 +171,7 @@ def test_effects_of_transcf_follow_the_formula(
             a = (weights @ (own_b * (1 + own_b))) / (weights @ (1 + own_b) ** 2)
         elif form == "dot":
             a = a * learned.user_length
-        scores = model.learned_.parameters.item_bias - learned.form.pair_cost(a, q, b, n)
+        scores = model.learned_.parameters.item_bias - learned.score_function.pair_cost(a, q, b, n)
         return float(scores[ITEM] - p @ scores)
 
     expected = []

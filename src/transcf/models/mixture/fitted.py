@@ -23,8 +23,8 @@ from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
-from transcf.models.transcf.fitted import Parameters, Translated, grow
-from transcf.models.transcf.solver import TransCFSettings
+from transcf.models.transcf.fitted import ItemSide, grow
+from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.retrieval.scorer import FormView, Scorer, Scores, nearness_form
 from transcf.retrieval.sums import Queries, SumForm
 
@@ -338,11 +338,10 @@ class Mixture(FittedScorer):
 
         Items are placed by `grow`, as in TransCF without translation; users are folded in.
         """
-        given: dict[str, Any] = {"dim": self.settings.dim, "item_bias": True, "variant": "none"}
-        settings = TransCFSettings(**given)
-        points = Translated(self.known, settings, Parameters(self.users, self.items, self.bias))
-        larger = grow(points, log, np.ones(len(log), np.float32))
-        known, own = larger.known, larger.parameters
+        # Without translation there are no neighbourhoods; arrays of their shape take their place.
+        sides = (self.users, self.users), ItemSide(self.items, self.items, self.bias)
+        score, weights = SCORE_FUNCTIONS["none"], np.ones(len(log), np.float32)
+        known, own = grow(self.known, log, weights, score, *sides)
         history = own.items
         if not self.settings.tie_item_vectors:
             history = own.items.copy()

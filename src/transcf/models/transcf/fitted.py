@@ -44,7 +44,7 @@ class Translated(FittedScorer):
         self, known: TrainingData, settings: TransCFSettings, parameters: Parameters,
         means: tuple[Array, Array] | None = None,
     ) -> None:  # fmt: skip
-        self.form, self.settings = SCORE_FUNCTIONS[settings.variant], settings
+        self.score_function, self.settings = SCORE_FUNCTIONS[settings.variant], settings
         super().__init__(known, settings.title)
         self.parameters, self._means = parameters, means
 
@@ -54,7 +54,7 @@ class Translated(FittedScorer):
     ) -> Translated:
         """Check the arrays of a file or of a solver."""
         users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
-        form = SCORE_FUNCTIONS[settings.variant]
+        score = SCORE_FUNCTIONS[settings.variant]
         bias: Array = np.zeros(len(known.items), np.float32)
         if settings.item_bias:
             bias = checked(arrays, "item_bias", np.float32, items[:1])
@@ -64,7 +64,7 @@ class Translated(FittedScorer):
             bias,
         )
         means = None
-        if form.has_neighborhoods and "user_neighborhoods" in arrays:
+        if score.has_neighborhoods and "user_neighborhoods" in arrays:
             means = (
                 checked(arrays, "user_neighborhoods", np.float32, users),
                 checked(arrays, "item_neighborhoods", np.float32, items),
@@ -75,7 +75,7 @@ class Translated(FittedScorer):
         """Return the vectors, and biases and neighbourhoods where the score has them."""
         own = self.parameters
         arrays = {"user_vectors": own.users, "item_vectors": own.items}
-        if self.form.has_neighborhoods:
+        if self.score_function.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
         return arrays | ({"item_bias": own.item_bias} if self.settings.item_bias else {})
 
@@ -100,16 +100,16 @@ class Translated(FittedScorer):
     @property
     def _score_means(self) -> tuple[Array, Array]:
         """Return q and n; where the score ignores both, other arrays of their shape."""
-        is_seen = self.form.has_neighborhoods
+        is_seen = self.score_function.has_neighborhoods
         return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
 
     # -- scores ------------------------------------------------------------------------------
 
     @cached_property
     def _linear(self) -> LinearForm:
-        form, a, (q, n) = self.form, self.parameters.users, self._score_means
-        y = form.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
-        return LinearForm(y, lambda users: form.linear_users(a[users], q[users]))
+        score, a, (q, n) = self.score_function, self.parameters.users, self._score_means
+        y = score.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
+        return LinearForm(y, lambda users: score.linear_users(a[users], q[users]))
 
     def linear_form(self) -> LinearForm:
         """Return the score as inner products."""
@@ -119,7 +119,7 @@ class Translated(FittedScorer):
         own, (q, n) = self.parameters, self._score_means
 
         def score(u: Rows, i: Rows) -> Scores:
-            cost = self.form.pair_cost(own.users[u], q[u], own.items[i], n[i])
+            cost = self.score_function.pair_cost(own.users[u], q[u], own.items[i], n[i])
             scores: Scores = own.item_bias[i] - cost
             return scores
 
@@ -135,7 +135,7 @@ class Translated(FittedScorer):
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""
         own = self.parameters
-        return self.form.translation(
+        return self.score_function.translation(
             own.users[users], self.q[users], own.items[items], self.n[items]
         )
 
@@ -157,8 +157,8 @@ class Translated(FittedScorer):
         return place
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array | None:
-        """Return a + r for some items, (n, dim), where the form translates."""
-        if not (self.form.has_neighborhoods and self.form.is_distance):
+        """Return a + r for some items, (n, dim), where the score translates."""
+        if not (self.score_function.has_neighborhoods and self.score_function.is_distance):
             return None
         pairs = [self.toward(user, history, item) for item in items.tolist()]
         return np.array([a + r for a, r in pairs]).reshape(len(items), -1)
@@ -186,14 +186,14 @@ class Translated(FittedScorer):
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Score all items for new users, after gradient steps on the training loss."""
         a, q = self.fold_in_vectors(histories, steps)
-        x, constants = self.form.linear_users(a.astype(np.float32), q.astype(np.float32))
+        x, constants = self.score_function.linear_users(a.astype(np.float32), q.astype(np.float32))
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
 
     def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
         """Return a and q of new users, (n, dim) float64; steps are on the training loss."""
         weights, items = weights_in_order(histories, self.recency), self.item_side
         neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
-        a, q = fold_users(self.form, neighbors, items, self.user_length)
+        a, q = fold_users(self.score_function, neighbors, items, self.user_length)
         for place in range(len(histories) if steps else 0):
             own = slice(histories.indptr[place], histories.indptr[place + 1])
             others = self.rankable.copy()
@@ -204,10 +204,17 @@ class Translated(FittedScorer):
             )  # fmt: skip
         return a, q
 
+    def grown(self, log: Interactions, weights: Array) -> Translated:
+        """Return the same with interactions and their weights, (n_events,), added; see `grow`."""
+        users, items = (self.parameters.users, self._score_means[0]), self.item_side
+        score, length = self.score_function, self.user_length
+        known, parameters = grow(self.known, log, weights, score, users, items, length)
+        return Translated(known, self.settings, parameters)
+
     @cached_property
     def user_length(self) -> float:
         """Length of user vectors relative to their neighbourhoods; used for inner products."""
-        if self.form.is_distance:
+        if self.score_function.is_distance:
             return 1.0
         sides = (self.parameters.users[self.known.active], self.q[self.known.active])
         lengths = [np.linalg.norm(rows, axis=1).mean() for rows in sides]
@@ -215,7 +222,7 @@ class Translated(FittedScorer):
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the score of an item for a new user."""
-        form, known, side = self.form, self.known, self.item_side
+        score, known, side = self.score_function, self.known, self.item_side
         b, n = (
             np.vstack([vectors[history], average]).astype(np.float64)
             for vectors, average in zip((side.b, side.n), self._average_item, strict=True)
@@ -223,9 +230,9 @@ class Translated(FittedScorer):
         even = Replacing(np.ones(len(history)))
         order = Histories.of([history], len(known.items))
         weighted = Replacing(weights_in_order(order, self.recency))
-        a, q = form.place_users(even, weighted, b, n) * self.user_length, even @ b
+        a, q = score.place_users(even, weighted, b, n) * self.user_length, even @ b
         lead = self._linear.item_vectors[item].astype(np.float64) - self._average_side
-        return Contributions.of_leads(history, form.linear_users(a, q)[0] @ lead, REPLACED)
+        return Contributions.of_leads(history, score.linear_users(a, q)[0] @ lead, REPLACED)
 
     @cached_property
     def _average_item(self) -> tuple[Array, Array]:
@@ -238,11 +245,11 @@ class Translated(FittedScorer):
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Describe the effect of the translation, and the nearest users who have the item."""
-        own, known, form = self.parameters, self.known, self.form
-        if not form.is_distance:
+        own, known, score = self.parameters, self.known, self.score_function
+        if not score.is_distance:
             return Remarks()
         (a, r), b = self.toward(user, history, item), own.items[item].astype(np.float64)
-        before, after = float(((a - b) ** 2).sum()), float(form.moved_cost(a, r, b))
+        before, after = float(((a - b) ** 2).sum()), float(score.moved_cost(a, r, b))
         bias = float(own.item_bias[item])
         entries = np.flatnonzero(known.seen.indices == item)
         owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
@@ -252,7 +259,7 @@ class Translated(FittedScorer):
         ids = known.users.ids(rows[order]).to_list()
         nearest = dict(zip(ids, away[order].tolist(), strict=True))
         words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
-        if form.has_neighborhoods:
+        if score.has_neighborhoods:
             closer = "nearer" if after <= before else "farther"
             words.append(
                 f"Translation brings them {closer}: the distance was {before:.4f} before it."
@@ -270,11 +277,15 @@ class Translated(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
-        return FormView(self.name, self.rankable, self.form.likeness(self.parameters.items))
+        return FormView(
+            self.name, self.rankable, self.score_function.likeness(self.parameters.items)
+        )
 
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
-        return FormView(self.name, self.known.active, self.form.likeness(self.parameters.users))
+        return FormView(
+            self.name, self.known.active, self.score_function.likeness(self.parameters.users)
+        )
 
 
 class Replacing:
@@ -327,12 +338,12 @@ class ItemSide:
 
 
 def fold_users(
-    form: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
+    score: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
 ) -> tuple[Array, Array]:
     """Return a and q of new users, (n, dim); inner products need the `length` of a to that of q."""
     even, b, n = neighbors.even, items.b.astype(np.float64), items.n.astype(np.float64)
-    a = form.place_users(even, neighbors.weighted, b, n)
-    return (a if form.is_distance else length * a), even @ b
+    a = score.place_users(even, neighbors.weighted, b, n)
+    return (a if score.is_distance else length * a), even @ b
 
 
 def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
@@ -350,76 +361,86 @@ def refine_user(
 ) -> Array:  # fmt: skip
     """Return a of a user (dim,) after gradient steps with fixed items and negatives of `pool`."""
     generator = np.random.default_rng([settings.random_state, len(history)])
-    form, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
+    score, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
     rank_weights = settings.rank_weights(len(pool) + len(history))
     b_i, n_i, bias_i = items.b[history], items.n[history], items.bias[history]
     for _ in range(steps if len(pool) else 0):
         drawn = generator.choice(pool, (len(history), settings.negatives))
-        near = form.pair_cost(a, q, b_i, n_i) - bias_i
-        far = form.pair_cost(a, q, items.b[drawn], items.n[drawn]) - items.bias[drawn]
+        near = score.pair_cost(a, q, b_i, n_i) - bias_i
+        far = score.pair_cost(a, q, items.b[drawn], items.n[drawn]) - items.bias[drawn]
         gaps = settings.margin + near[:, None] - far
         hardest = drawn[np.arange(len(drawn)), gaps.argmax(axis=1)]
         weight = rank_weights[(gaps > 0).sum(axis=1)]
-        pull = form.pair_slope(weight + settings.reg_distance, a, q, b_i, n_i)[0]
-        push = form.pair_slope(-weight, a, q, items.b[hardest], items.n[hardest])[0]
+        pull = score.pair_slope(weight + settings.reg_distance, a, q, b_i, n_i)[0]
+        push = score.pair_slope(-weight, a, q, items.b[hardest], items.n[hardest])[0]
         slope = share @ (pull + push) + 2 * settings.reg_neighborhood * (a - q)
         a = a - settings.learning_rate * slope
     return a
 
 
-def grow(learned: Translated, log: Interactions, weights: Array) -> Translated:
-    """Return a fitted model with the interactions of a log, and their weights, (n_events,), added.
+def grow(
+    known: TrainingData, log: Interactions, weights: Array, score: ScoreFunction,
+    users: tuple[Array, Array], items: ItemSide, user_length: float = 1.0,
+) -> tuple[TrainingData, Parameters]:  # fmt: skip
+    """Return training data with the interactions of a log added, and vectors of all their ids.
 
-    Trained vectors do not change. New users and items are placed by their neighbours, and all
-    neighbourhood means are updated.
+    New users and items are placed by their neighbours; the vectors of others do not change.
+
+    Args:
+        known: The training data of a model.
+        log: The interactions to be added.
+        weights: (n_events,) of the log, for places of users.
+        score: Places users and items.
+        users: a and q of the model's users.
+        items: Its items.
+        user_length: See `fold_users`.
+
+    Raises:
+        DataError: A user shares no item with the model, not even through others.
     """
-    growth, form = Growth.of(learned.known, log), learned.form
-    trained, rankable = learned.parameters, learned.known.item_counts > 0
-    a, q = (growth.of_users(matrix) for matrix in (trained.users, learned.q))
-    b, n = (growth.of_items(matrix) for matrix in (trained.items, learned.n))
-    bias = growth.of_items(trained.item_bias)
-    has_user, has_item = growth.of_users(learned.known.active), growth.of_items(rankable)
-    counts = learned.known.item_counts[rankable]
-    lengths = np.linalg.norm(trained.items[rankable].astype(float), axis=1)
-    users, items = growth.event_users, growth.event_items
+    growth, rankable = Growth.of(known, log), known.rankable
+    a, q = (growth.of_users(matrix) for matrix in users)
+    b, n, bias = (growth.of_items(values) for values in (items.b, items.n, items.bias))
+    has_user, has_item = growth.of_users(known.active), growth.of_items(rankable)
+    counts, biases = known.item_counts[rankable], items.bias[rankable].astype(np.float64)
+    lengths = np.linalg.norm(items.b[rankable].astype(float), axis=1)
+    event_users, event_items = growth.event_users, growth.event_items
 
     def place_users() -> bool:
         """Place users who have an item with a vector; return whether there were any."""
-        usable = ~has_user[users] & has_item[items]
-        rows, near = _neighbors(usable, users, items, weights, len(b))
+        usable = ~has_user[event_users] & has_item[event_items]
+        rows, near = _neighbors(usable, event_users, event_items, weights, len(b))
         if len(rows):
-            a[rows], q[rows] = fold_users(form, near, ItemSide(b, n, bias), learned.user_length)
+            a[rows], q[rows] = fold_users(score, near, ItemSide(b, n, bias), user_length)
             has_user[rows] = True
         return len(rows) > 0
 
     def place_items() -> bool:
         """Place items that have a user with a vector; return whether there were any."""
-        usable = ~has_item[items] & has_user[users]
-        rows, near = _neighbors(usable, items, users, weights, len(a))
+        usable = ~has_item[event_items] & has_user[event_users]
+        rows, near = _neighbors(usable, event_items, event_users, weights, len(a))
         if len(rows):
             exact = a.astype(np.float64)
             # Training pushes vectors away from users without the item: means are shorter.
-            placed = form.place_items(near.even, exact, q.astype(np.float64))
+            placed = score.place_items(near.even, exact, q.astype(np.float64))
             n[rows] = near.even @ exact
             new_counts = growth.known.item_counts[rows]
             present = np.maximum(np.linalg.norm(placed, axis=1), np.finfo(np.float32).tiny)
             b[rows] = placed * (by_count(lengths, counts, new_counts) / present)[:, None]
-            if learned.settings.item_bias:
-                values = trained.item_bias[rankable].astype(np.float64)
-                bias[rows] = by_count(values, counts, new_counts)
+            bias[rows] = by_count(biases, counts, new_counts)
             has_item[rows] = True
         return len(rows) > 0
 
     while place_users() or place_items():
         pass
-    lost = np.unique(users[~has_user[users]])
+    lost = np.unique(event_users[~has_user[event_users]])
     if len(lost):
         raise DataError(
             f"user {growth.known.users.ids(lost[:1]).item()!r} ({counted(len(lost), 'user')} in "
             "all) shares no item with a user of the model, not even through others: leave "
             "them out, or fit again with all interactions."
         )
-    return type(learned)(growth.known, learned.settings, Parameters(a, b, bias))
+    return growth.known, Parameters(a, b, bias)
 
 
 def _neighbors(

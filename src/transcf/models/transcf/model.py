@@ -16,7 +16,7 @@ from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.training import TrainingRun
-from transcf.models.transcf.fitted import Translated, grow
+from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver import TransCFSettings, TransCFSolver
 
@@ -143,4 +143,4 @@ class TransCF(TranslatingModel[TransCFSettings]):
         learned = self._without_trend()
         assert isinstance(learned, Translated), "TransCF learns nothing else"
         weights = InteractionWeights.of(log, EventWeights(recency=learned.recency)).within_users
-        return grow(learned, log, weights if len(weights) else np.ones(len(log), np.float32))
+        return learned.grown(log, weights if len(weights) else np.ones(len(log), np.float32))

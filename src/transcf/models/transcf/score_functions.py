@@ -25,7 +25,7 @@ import numpy as np
 
 from transcf.kernels import Array
 from transcf.kernels.lanes import zeros
-from transcf.kernels.translation import TransCFRates, register_form
+from transcf.kernels.translation import TransCFRates, register_score
 from transcf.retrieval.scorer import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
@@ -56,7 +56,7 @@ class ScoreFunction(ABC):
             # Kernels cached on disk find the class by its qualified name.
             place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
             cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), place)
-            register_form(cls.rates, cls.cost, cls.slope)
+            register_score(cls.rates, cls.cost, cls.slope)
 
     @staticmethod
     @abstractmethod
