@@ -232,7 +232,7 @@ def explanation(
     *,
     include_seen: bool,
 ) -> Explanation:
-    """Explain the score of an item by `scorer`; see `Answers.explain`.
+    """Explain the score of an item by `scorer`; see `Recommender.explain`.
 
     `user` has row and id; None for a history alone, which `scorer` has in row 0.
     """

@@ -46,7 +46,7 @@ _NO_ROWS: Rows = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters of a request; see `Answers.recommend`.
+    """Filters of a request; see `Recommender.recommend`.
 
     Attributes:
         exclude_seen: Whether a user's own items are left out.
