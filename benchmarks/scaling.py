@@ -193,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     log = synthesize(users=69_482, items=25_687, interactions=options.events)
     model = create("bpr", dim=options.dim)
-    layout = PairwiseSolver.layout(Problem.of(log), model.settings)
+    layout = PairwiseSolver.layout(Problem.of(log, model.settings.event_weights), model.settings)
     costs, row_bytes = costs_of(log, options.dim, options.epochs), 4 * (options.dim + 1)
     job = Job(
         users=log.n_users, items=log.n_items, triples=layout.triples, row_bytes=row_bytes,

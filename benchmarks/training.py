@@ -19,10 +19,12 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np
 import scipy.sparse as sp
 
 from _peers import implicit_bpr
 from _sets import ciao, long_tail
+from transcf.data.csr import Csr
 from transcf.models.transcf import TransCF
 from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.triples import Problem
@@ -33,7 +35,8 @@ Case = dict[str, Any]
 
 def epochs(data: sp.csr_matrix, solver: type, dim: int, threads: int = 1) -> Callable[[], float]:
     """A function that trains one more epoch and returns its triples per second."""
-    problem = Problem.from_csr(data.indptr, data.indices, data.shape[1])
+    by_user = Csr(data.indptr.astype(np.int64), data.indices.astype(np.int32), data.shape[1])
+    problem = Problem(by_user, by_user.transposed().counts)
     settings = TransCF.paper(dim=dim, learning_rate=0.02, margin=2.0).settings
     engine, number = solver(problem, settings), 0
 

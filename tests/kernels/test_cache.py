@@ -39,12 +39,14 @@ FIT = """
 import numpy as np
 import scipy.sparse as sp
 {imports}
+from transcf.data.csr import Csr
 from transcf.models.triples import Problem
 from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.transcf.solver import TransCFSettings
 
 matrix = sp.csr_array(np.random.default_rng(0).random((30, 20)) < 0.3)
-problem = Problem.from_csr(matrix.indptr, matrix.indices, 20)
+by_user = Csr(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), 20)
+problem = Problem(by_user, by_user.transposed().counts)
 settings = TransCFSettings(variant="{form}", dim=4)
 solver = TransCFSolver(problem, settings)
 solver.run_epoch(1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chisquare
+from tests.models.transcf_exact import problem_of
 
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
@@ -17,7 +18,6 @@ from transcf.kernels.pairwise import RankedRates, Rankings, draw_ranked, rank_by
 from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
 from transcf.models.bpr import AdaptiveSolver, AoBPRSettings
-from transcf.models.triples import Problem
 
 
 @compiled
@@ -121,8 +121,7 @@ def solver_of(
     dense = np.zeros((len(histories), n_items))
     for user, items in enumerate(histories):
         dense[user, items] = 1
-    matrix = sp.csr_array(dense)
-    problem = Problem.from_csr(matrix.indptr, matrix.indices, n_items)
+    problem = problem_of(sp.csr_array(dense))
     settings = AoBPRSettings(
         decay="none",
         dim=3, samples_per_user=samples, init_scale=0.5, learning_rate=rate, regularization=0,

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.models.transcf_exact import problem_of
 
 from transcf.data import leave_one_out, synthesize
 from transcf.io.tensors import Arrays
@@ -37,15 +38,15 @@ LOGISTIC = BPRSettings(**ONE, **DECAYS, learning_rate=RATE)
 HINGE = CMLSettings(**ONE, learning_rate=RATE)
 
 
-def problem_of(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Problem:
+def problem_of_pairs(pairs: list[tuple[int, int]], n_users: int, n_items: int) -> Problem:
     users, items = zip(*pairs, strict=True)
     matrix = sp.csr_array((np.ones(len(pairs)), (users, items)), shape=(n_users, n_items))
-    return Problem.from_csr(matrix.indptr, matrix.indices, n_items)
+    return problem_of(matrix)
 
 
 def one_triple() -> Problem:
     """Only (user 0, item 0, item 1) can be drawn: user 1 has all items; user 2, item 2 are idle."""
-    return problem_of([(0, 0), (1, 0), (1, 1)], 3, 3)
+    return problem_of_pairs([(0, 0), (1, 0), (1, 1)], 3, 3)
 
 
 def random_tensors(problem: Problem, dim: int, scale: float, seed: int = 3) -> Arrays:
@@ -176,7 +177,7 @@ class TestOneStep:
     def test_cml_takes_the_nearest_and_weighs_by_the_estimated_rank(self) -> None:
         """User 0 has item 0; of the others, two in four come within the margin, item 2 nearest."""
         pairs = [(0, 0)] + [(1, item) for item in range(5)]
-        problem = problem_of(pairs, 2, 5)
+        problem = problem_of_pairs(pairs, 2, 5)
         at = random_tensors(problem, 1, 0.0)
         at["item_vectors"][:, 0] = [0.1, 0.3, 0.2, 0.8, 0.9]
         settings = replace(HINGE, dim=1, margin=0.2, negatives=1000)
@@ -191,8 +192,7 @@ def test_on_average_an_epoch_takes_the_expected_step() -> None:
     generator = np.random.default_rng(0)
     dense = generator.random((12, 60)) < 0.3
     dense[np.arange(60) % 12, np.arange(60)] = True
-    matrix = sp.csr_array(dense)
-    problem = Problem.from_csr(matrix.indptr, matrix.indices, 60)
+    problem = problem_of(sp.csr_array(dense))
     at = random_tensors(problem, 4, 0.6)
     x, y, c = (at[name] for name in NAMES)
     expected = {name: np.zeros_like(values) for name, values in at.items()}

@@ -49,7 +49,8 @@ def test_the_saved_tensors_are_the_same_for_one_two_and_three_threads(
     tmp_path: Path, settings: dict
 ) -> None:
     log = synthesize(users=400, items=700, interactions=8000, seed=3)
-    solver = TransCFSolver(Problem.of(log), create("transcf", **(settings | {"dim": 24})).settings)
+    model = create("transcf", **(settings | {"dim": 24}))
+    solver = TransCFSolver(Problem.of(log, EventWeights()), model.settings)
     assert solver._layout.n_groups >= 6
     sums = set()
     for threads in (1, 2, 3):

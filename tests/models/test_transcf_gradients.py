@@ -14,6 +14,7 @@ from tests.models.transcf_exact import (
     look_up,
     losses,
     parameters_of,
+    problem_of,
     tensors_of,
 )
 
@@ -65,8 +66,7 @@ def small_problem(seed: int = 0, n_users: int = 7, n_items: int = 9) -> Problem:
     dense[:, -1] = False
     dense[np.arange(n_users), np.arange(n_users) % (n_items - 1)] = True
     dense[np.arange(n_items - 1) % n_users, np.arange(n_items - 1)] = True
-    matrix = sp.csr_array(dense)
-    return Problem.from_csr(matrix.indptr, matrix.indices, n_items)
+    return problem_of(sp.csr_array(dense))
 
 
 def random_parameters(problem: Problem, dim: int, scale: float, seed: int = 1) -> Parameters:
@@ -79,12 +79,12 @@ def random_parameters(problem: Problem, dim: int, scale: float, seed: int = 1) -
 
 
 def items_of(problem: Problem, user: int) -> Array:
-    return problem.user_indices[problem.user_indptr[user] : problem.user_indptr[user + 1]]
+    return problem.by_user.indices[problem.user_indptr[user] : problem.user_indptr[user + 1]]
 
 
 def with_weights(problem: Problem) -> Problem:
     """The same problem with random weights of mean 1 over each user."""
-    weights = np.random.default_rng(5).uniform(0.2, 3.0, len(problem.user_indices))
+    weights = np.random.default_rng(5).uniform(0.2, 3.0, len(problem.by_user.indices))
     sums, sizes = np.add.reduceat(weights, problem.user_indptr[:-1]), np.diff(problem.user_indptr)
     even = weights * np.repeat(sizes / sums, sizes)
     return dataclasses.replace(problem, weights=even.astype(np.float32))

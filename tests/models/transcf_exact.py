@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
@@ -44,19 +45,25 @@ class Triples:
         return Triples(self.users[which], self.positives[which], self.negatives[which])
 
 
+def problem_of(matrix: sp.csr_array) -> Problem:
+    """Return the interactions of a matrix, users by items."""
+    matrix.sort_indices()
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    by_user = Csr(indptr, indices, matrix.shape[1])
+    return Problem(by_user, by_user.transposed().counts)
+
+
 class Averages:
     """The neighbourhoods: Q = by_user @ items and N = by_item @ users."""
 
     def __init__(self, problem: Problem) -> None:
-        self.by_user = _averaging(problem.user_indptr, problem.user_indices, problem.n_items)
-        self.by_item = _averaging(problem.item_indptr, problem.item_indices, problem.n_users)
+        self.by_user = _averaging(problem.by_user)
+        self.by_item = _averaging(problem.by_user.transposed())
 
 
-def _averaging(indptr: Array, indices: Array, n_columns: int) -> sp.csr_array:
+def _averaging(rows: Csr) -> sp.csr_array:
     """Return the matrix that averages the neighbours of every row."""
-    sizes = np.diff(indptr)
-    weights = np.repeat(1 / np.maximum(1, sizes), sizes)
-    return sp.csr_array((weights, indices, indptr), shape=(len(sizes), n_columns))
+    return rows.to_scipy(np.float64, np.repeat(1 / np.maximum(1, rows.counts), rows.counts))
 
 
 @dataclass(frozen=True)
@@ -155,7 +162,7 @@ def sample_triples(
     """Draw the triples of an epoch, shuffled, for users with a positive and a negative."""
     users, positives = sample_positives(problem, settings.samples_per_user, generator)
     sizes, active = np.diff(problem.user_indptr), problem.active_items
-    known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.user_indices
+    known = np.repeat(np.arange(problem.n_users), sizes) * problem.n_items + problem.by_user.indices
     negatives = generator.choice(active, (len(users), settings.negatives))
     while (taken := np.isin(users[:, None] * problem.n_items + negatives, known)).any():
         negatives[taken] = generator.choice(active, int(taken.sum()))
@@ -171,11 +178,11 @@ def sample_positives(
     samples = problem.samples_of_users(samples_per_user)[eligible]
     users = np.repeat(eligible, samples.round().astype(np.int64))
     generator.shuffle(users)
-    return users, problem.user_indices[_draw_interactions(problem, users, generator)]
+    return users, problem.by_user.indices[_draw_interactions(problem, users, generator)]
 
 
 def _draw_interactions(problem: Problem, users: Array, generator: np.random.Generator) -> Array:
-    """Draw an interaction of each user by its weight, as an index into `user_indices`."""
+    """Draw an interaction of each user by its weight, as an index into the entries."""
     starts, sizes = problem.user_indptr[:-1], np.diff(problem.user_indptr)
     if not len(problem.weights):
         return starts[users] + generator.integers(sizes[users])

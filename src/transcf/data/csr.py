@@ -71,6 +71,11 @@ class Csr:
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return Csr(indptr, self.indices[entries], self.n_columns)
 
+    def between(self, first: int, end: int) -> Csr:
+        """Return the rows first..end-1, without a copy of their entries."""
+        indptr = self.indptr[first : end + 1]
+        return Csr(indptr - indptr[0], self.indices[indptr[0] : indptr[-1]], self.n_columns)
+
     def transposed(self) -> Csr:
         """Return the matrix by columns."""
         by_column = self.to_scipy(np.int8).tocsc()

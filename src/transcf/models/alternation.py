@@ -151,10 +151,9 @@ class ALSProblem:
 
 def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
     """Return some rows of a matrix, and the weights of their entries."""
-    indptr = matrix.indptr[rows.start : rows.stop + 1]
-    entries = slice(int(indptr[0]), int(indptr[-1]))
-    kept = Csr(indptr - indptr[0], matrix.indices[entries], matrix.n_columns)
-    return kept, weights[entries] if len(weights) else weights
+    entries = slice(*matrix.indptr[[rows.start, rows.stop]])
+    own = weights[entries] if len(weights) else weights
+    return matrix.between(rows.start, rows.stop), own
 
 
 @dataclass(frozen=True)

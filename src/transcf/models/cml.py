@@ -114,7 +114,7 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
 
     def _finish(self, users: Array, items: Array, triples: int, rate: float) -> bool:
         if self._settings.covariance:
-            known = np.diff(self._problem.user_indptr) > 0
+            known = self._problem.by_user.counts > 0
             active, own = self._comm.all_of(users[known])
             vectors = np.concatenate([active, items])
             step = rate * self._settings.covariance * triples

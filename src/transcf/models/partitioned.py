@@ -21,7 +21,7 @@ from transcf.models.triples import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedProblem(Problem):
-    """The number of interactions of each user and item; `user_indices` is empty.
+    """The number of interactions of each user and item; `by_user` has no items.
 
     Attributes:
         log: The log.
@@ -38,15 +38,9 @@ class PartitionedProblem(Problem):
         # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
         longest = int(log.user_counts.max())
         differs = log.timed and np.exp(settings.event_weights.recency * (1 / longest - 1)) < 1
-        none = np.empty(0, np.int32)
-        return cls(
-            user_indptr=offsets(log.user_counts),
-            user_indices=none,
-            item_indptr=offsets(log.item_counts),
-            item_indices=none,
-            log=log,
-            recency=settings.event_weights.recency if differs else 0.0,
-        )
+        by_user = Csr(offsets(log.user_counts), np.empty(0, np.int32), log.n_items)
+        recency = settings.event_weights.recency if differs else 0.0
+        return cls(by_user, log.item_counts, log=log, recency=recency)
 
     def part(self, first: int, end: int) -> LazyShard:
         """Return a function that reads the users first..end-1."""
@@ -59,14 +53,8 @@ def _read_problem(log: PartitionedLog, first: int, end: int, recency: float) -> 
     for part in log.partitions(first, end) if recency else ():
         events = InteractionWeights(part, by_place(part, recency), between_users=False)
         weights.append(events.within_users)
-    indptr, items = log.item_lists(first, end)
-    return Problem(
-        user_indptr=indptr,
-        user_indices=items,
-        item_indptr=offsets(log.item_counts),
-        item_indices=np.empty(0, np.int32),  # training in rounds does not use it
-        weights=np.concatenate(weights) if weights else EVEN,
-    )
+    by_user = Csr(*log.item_lists(first, end), log.n_items)
+    return Problem(by_user, log.item_counts, np.concatenate(weights) if weights else EVEN)
 
 
 def check_weights(log: PartitionedLog, settings: object) -> None:

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
@@ -35,7 +35,7 @@ from transcf.kernels.rounds import PackedRows, Rounds, run_rounds, take_part
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
 from transcf.models.communicator import Communicator, LazyShard
-from transcf.models.event_weights import EventWeights, InteractionWeights
+from transcf.models.event_weights import EVEN, EventWeights, InteractionWeights
 from transcf.models.factors import first_vectors
 from transcf.models.families import TripleSettings
 from transcf.models.training import EpochStats
@@ -49,78 +49,65 @@ FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all thr
 
 @dataclass(frozen=True)
 class Problem:
-    """Training interactions, compressed by user and by item (int64 indptr, int32 indices).
+    """Training interactions.
 
-    `weights` (nnz,), in the order of `user_indices`, are relative frequencies of drawing an
-    interaction of a user, 1 on average over the user; empty if all are equal. `users` (n_users,)
-    are relative frequencies of drawing a user, 1 on average; empty if all are equal.
+    Attributes:
+        by_user: Items of each user.
+        item_counts: (n_items,) interactions of each item, including those of other shards.
+        weights: (nnz,) relative frequencies of drawing an interaction of a user, 1 on average over
+            the user; empty if all are equal.
+        users: (n_users,) relative frequencies of drawing a user, 1 on average; empty if all are
+            equal.
     """
 
-    user_indptr: Array
-    user_indices: Array
-    item_indptr: Array
-    item_indices: Array
-    weights: Array = field(default_factory=lambda: np.empty(0, np.float32))
-    users: Array = field(default_factory=lambda: np.empty(0))
+    by_user: Csr
+    item_counts: Array
+    weights: Array = field(default_factory=lambda: EVEN)
+    users: Array = field(default_factory=lambda: EVEN)
 
     @classmethod
-    def from_csr(cls, indptr: Array, indices: Array, n_items: int) -> Self:
-        """Build both views from the items of every user."""
-        shape = (len(indptr) - 1, n_items)
-        by_user = sp.csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
-        by_user.sort_indices()
-        by_item = by_user.T.tocsr()
-        return cls(
-            np.asarray(by_user.indptr, np.int64),
-            np.asarray(by_user.indices, np.int32),
-            np.asarray(by_item.indptr, np.int64),
-            np.asarray(by_item.indices, np.int32),
-        )
-
-    @classmethod
-    def of(cls, log: Interactions, event_weights: EventWeights | None = None) -> Self:
-        """Take both views from a log, and compute the weights of its events."""
-        by_user, by_item = log.by_user, log.by_item
-        views = (by_user.indptr, by_user.indices, by_item.indptr, by_item.indices)
-        if event_weights is None:
-            return cls(*views)
+    def of(cls, log: Interactions, event_weights: EventWeights) -> Self:
+        """Take the interactions of a log, and compute the weights of its events."""
         found = InteractionWeights.of(log, event_weights)
-        users = found.of_users if found.between_users else np.empty(0)
-        return cls(*views, weights=found.within_users, users=users)
+        users = found.of_users if found.between_users else EVEN
+        return cls(log.by_user, log.by_item.counts, found.within_users, users)
 
     def part(self, first: int, end: int) -> Problem | LazyShard:
         """Return the users first..end-1, renumbered from 0, with all items."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(
             self,
-            user_indptr=self.user_indptr[first : end + 1] - begin,
-            user_indices=self.user_indices[begin:stop],
-            item_indices=np.empty(0, np.int32),  # not used by solvers that train in rounds
+            by_user=self.by_user.between(first, end),
             weights=self.weights[begin:stop] if len(self.weights) else self.weights,
             users=self.users[first:end] if len(self.users) else self.users,
         )
 
     @property
+    def user_indptr(self) -> Array:
+        """Where the interactions of users start, (n_users + 1,) int64."""
+        return self.by_user.indptr
+
+    @property
     def n_users(self) -> int:
         """Number of user rows."""
-        return len(self.user_indptr) - 1
+        return self.by_user.n_rows
 
     @property
     def n_items(self) -> int:
         """Number of item rows."""
-        return len(self.item_indptr) - 1
+        return self.by_user.n_columns
 
     @cached_property
     def active_items(self) -> Array:
         """Rows of the items with interactions, (n_active,) int32; the others are never drawn."""
-        return np.flatnonzero(np.diff(self.item_indptr)).astype(np.int32)
+        return np.flatnonzero(self.item_counts).astype(np.int32)
 
     def samples_of_users(self, per_user: float | None) -> Array:
         """Return the triples of every user and epoch, (n_users,).
 
         A constant, or one per interaction, times the relative frequency of the user.
         """
-        sizes = np.diff(self.user_indptr)
+        sizes = self.by_user.counts
         samples = sizes.astype(np.float64) if per_user is None else (sizes > 0) * float(per_user)
         if not len(self.users):
             return samples
@@ -160,7 +147,7 @@ class StratumLayout:
         n_groups = int(np.clip(triples / (n_blocks * STRATUM_TRIPLES), FEWEST_GROUPS, MOST_GROUPS))
         n_groups = min(n_groups, n_blocks)
         groups = np.arange(n_groups + 1) * problem.n_users // n_groups
-        interactions = int(problem.user_indptr[-1])
+        interactions = int(problem.by_user.indptr[-1])
         return cls(groups, n_blocks, samples, float(triples), interactions)
 
     @property
@@ -190,7 +177,7 @@ class StratumBuilder:
     def __init__(self, problem: Problem, layout: StratumLayout) -> None:
         self._problem = problem
         n_active, n_blocks = len(problem.active_items), layout.n_blocks
-        nnz = len(problem.user_indices)
+        nnz = len(problem.by_user.indices)
         starts = np.arange(n_blocks + 1) * n_active // n_blocks
         # One entry per interaction: smaller types need less memory bandwidth.
         entry = np.int32 if nnz < 2**31 else np.int64
@@ -210,7 +197,7 @@ class StratumBuilder:
         problem, strata = self._problem, self.strata
         order = deal_items(problem.active_items, seed, epoch)
         block, slot = locate(order, strata.starts, problem.n_items)
-        indptr, indices = problem.user_indptr, problem.user_indices
+        indptr, indices = problem.by_user.indptr, problem.by_user.indices
         n_blocks = len(strata.starts) - 1
         visits, entries = count_strata(indptr, indices, strata.groups, block, n_blocks)
         np.cumsum(visits, out=strata.visits[1:])
@@ -265,7 +252,7 @@ class PairwiseSolver(ABC, Generic[S]):
         self._layout = layout or self.layout(problem, settings)
         self._comm = comm or Communicator()
         self._tensors = first_tensors(problem, settings, dtype) if comm is None else {}
-        sizes = np.maximum(1, np.diff(problem.user_indptr))
+        sizes = np.maximum(1, problem.by_user.counts)
         self._samples_per_item = (self._layout.samples / sizes).astype(np.float32)
         self._dim = padded_width(settings.dim)
         self._builder = StratumBuilder(problem, self._layout)

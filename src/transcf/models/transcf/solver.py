@@ -106,8 +106,8 @@ class TransCFSolver(PairwiseSolver[TransCFSettings]):
     ) -> None:  # fmt: skip
         super().__init__(problem, settings, dtype, layout, comm)
         self._user_share, self._item_share = (
-            (1 / np.maximum(1, np.diff(indptr))).astype(dtype)
-            for indptr in (problem.user_indptr, problem.item_indptr)
+            (1 / np.maximum(1, counts)).astype(dtype)
+            for counts in (problem.by_user.counts, problem.item_counts)
         )
         # Nearly that of the base class: rounded like the shares, on which stored results depend.
         self._samples_per_item = (self._layout.samples * self._user_share).astype(np.float32)
@@ -145,8 +145,8 @@ class TransCFSolver(PairwiseSolver[TransCFSettings]):
         super()._pack(order)
         places = np.zeros(self._problem.n_items, np.int32)
         places[order] = np.arange(len(order), dtype=np.int32)
-        problem = self._problem
-        self._placement = ItemPlacement(problem.user_indptr, problem.user_indices, places)
+        by_user = self._problem.by_user
+        self._placement = ItemPlacement(by_user.indptr, by_user.indices, places)
         self._placed_share = self._item_share[order]
 
     def _prepare(self) -> TranslationExtra:
