@@ -24,13 +24,10 @@ def main() -> None:
 def _show_compiling() -> None:
     """Print messages of the kernels on stderr: compiling them can take a minute."""
     import logging
-    import sys
 
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            print(f"transcf: {record.getMessage()}", file=sys.stderr, flush=True)
-
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("transcf: %(message)s"))
     log = logging.getLogger("transcf.kernels")
     log.setLevel(logging.INFO)
-    log.addHandler(Lines())
+    log.addHandler(lines)
     log.propagate = False

@@ -56,7 +56,7 @@ def analyze(
 
     asked = options.split_names(what) or []
     names = check_what(asked)
-    check_folder(out)
+    output.check_folder(out)
     models = [options.open_model(place) for place in folders]
     log = options.open_data_of(models[0], folders[0], data)
     named = number_repeats(model.name for model in models)
@@ -105,12 +105,6 @@ def report(
     if as_json or found.missing:
         facts["missing"] = found.missing
     output.print_facts(f"Wrote {out}", facts, as_json)
-
-
-def check_folder(out: Path | None) -> None:
-    """Refuse a file as `--out FOLDER`."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise ParameterError(f"--out {out} is a file: name a folder.")
 
 
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:

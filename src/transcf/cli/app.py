@@ -209,7 +209,6 @@ def _root(
         from transcf.parallel import use_threads
 
         context.with_resource(use_threads(threads))
-    if store is not None:
-        from transcf.cli.options import use_store
+    from transcf.cli.options import STORE
 
-        context.with_resource(use_store(store))
+    STORE.set(store)

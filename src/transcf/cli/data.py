@@ -169,15 +169,12 @@ def synthesize(
 def _split(log: Interactions, name: str, seed: int) -> Split:
     from transcf.data.splitters import leave_one_out, random_ratio, temporal_cut
 
+    options.check_word("--split", name, (*_ORDERS, "cut", "ratio"))
     if name == "cut":
         return temporal_cut(log)
     if name == "ratio":
         return random_ratio(log, seed=seed)
-    if name in _ORDERS:
-        return leave_one_out(log, cast("Order", name), seed=seed)
-    raise ParameterError(
-        f"--split {name} is not understood: use {', '.join(_ORDERS)}, cut or ratio."
-    )
+    return leave_one_out(log, cast("Order", name), seed=seed)
 
 
 def _prepare_partitions(

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import inspect
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from transcf.errors import ParameterError, did_you_mean
-from transcf.protocols import help_on_protocols, protocol_named
+from transcf.protocols import help_on_protocols
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from transcf.models.base import Recommender
 
 #: Folder of `transcf --store`.
-_STORE: ContextVar[str | None] = ContextVar("store", default=None)
+STORE: ContextVar[str | None] = ContextVar("store", default=None)
 
 Data: TypeAlias = Annotated[
     str,
@@ -228,32 +227,18 @@ class EvalOptions:
 
     def config(self) -> EvalConfig:
         """Check the options before anything is fitted."""
-        from transcf.evaluation import evaluator
         from transcf.experiments.run import EvalConfig
 
-        if self.subset not in (subsets := get_args(evaluator.Subset)):
-            raise ParameterError(
-                f"--subset {self.subset} is not understood: use {', '.join(subsets)}."
-            )
+        check_word("--subset", self.subset, ("validation", "test"))
         lengths = [length.strip() for length in self.lengths.split(",")]
         if not all(length.isdecimal() and int(length) for length in lengths):
             raise ParameterError(f"-k {self.lengths} is not understood: write numbers as in 10,20.")
         return EvalConfig(
-            protocol=self.protocol and protocol_named(self.protocol).name,
+            protocol=self.protocol,
             subset=cast("Subset", self.subset),
             k=tuple(map(int, lengths)),
             beyond=self.beyond,
         )
-
-
-@contextmanager
-def use_store(folder: str) -> Iterator[None]:
-    """Use a folder as run cache inside the block; "none" uses no cache."""
-    before = _STORE.set(folder)
-    try:
-        yield
-    finally:
-        _STORE.reset(before)
 
 
 def open_store() -> Store | None:
@@ -261,7 +246,7 @@ def open_store() -> Store | None:
     from transcf.data.files import path_of
     from transcf.experiments.store import Store, default_folder
 
-    folder = _STORE.get()
+    folder = STORE.get()
     if folder == "none":
         return None
     return Store(default_folder() if folder is None else path_of(folder))
@@ -419,6 +404,12 @@ def absolute_name(data: str) -> str:
     from transcf.data.files import path_of
 
     return data if is_name(data) else str(path_of(data).resolve())
+
+
+def check_word(option: str, word: str, words: Iterable[str]) -> None:
+    """Raise a `ParameterError` unless the value of an option is one of some words."""
+    if word not in words:
+        raise ParameterError(f"{option} {word} is not understood: use {', '.join(words)}.")
 
 
 def split_names(names: str | None) -> list[str] | None:

@@ -193,3 +193,9 @@ def show_steps(total: int, unit: str) -> Iterator[Steps]:
     layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
     with Progress(*layout, console=console, transient=True) as bar:
         yield Steps(total, unit, bar)
+
+
+def check_folder(out: Path | None) -> None:
+    """Refuse a file as `--out FOLDER`."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ParameterError(f"--out {out} is a file: name a folder.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from transcf.cli.analyze import check_folder, print_analyses
+from transcf.cli.analyze import print_analyses
 from transcf.cli.options import (
     JsonFlag,
     OutFiles,
@@ -22,6 +22,7 @@ from transcf.cli.options import (
     split_names,
 )
 from transcf.cli.output import (
+    check_folder,
     check_outputs,
     note,
     print_facts,
