@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
@@ -21,7 +20,7 @@ from transcf.data.interactions import Interactions
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.tables import TableSource, pairs_source, table_source
 from transcf.data.validate import ROLES, Column, RatingRule, Role, find_columns
-from transcf.errors import DataError, ParameterError, did_you_mean
+from transcf.errors import DataError, ParameterError
 from transcf.parallel import check_unforked
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ def read_source(
 
 def _read_dataset(source: Any) -> Interactions | None:
     """Return the log of a dataset or of an object of this library; None for files and tables."""
-    from transcf.data.datasets import dataset_names, read_folder, read_named
+    from transcf.data.datasets import read_dataset
     from transcf.data.partitioned import PartitionedLog
     from transcf.data.split import Split
 
@@ -245,18 +244,7 @@ def _read_dataset(source: Any) -> Interactions | None:
             "A split is no event log: give one of its parts, such as split.train, or what "
             "`read_interactions` takes."
         )
-    if isinstance(source, str):
-        return read_named(source)
-    if not isinstance(source, Path):
-        return None
-    if source.is_dir():
-        return read_folder(source)
-    if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
-        raise DataError(
-            f"{source} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
-        )
-    return None
+    return read_dataset(source) if isinstance(source, str | Path) else None
 
 
 def _open(source: Any, dialect: Dialect) -> TableSource:
