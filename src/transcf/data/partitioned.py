@@ -392,7 +392,7 @@ def _check_events(
     categories, unrated, are_dates, before = list[pl.DataFrame](), 0, set[bool](), 0
     for path in paths:
         first = 0
-        try:
+        with files.reading(path, "Parquet"):
             lazy = pl.scan_parquet(path, glob=False).select(roles.values())
             for chunk in lazy.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
                 frame = by_role(chunk, roles)
@@ -413,8 +413,6 @@ def _check_events(
                     categories.append(values["categories"])
                 pl.DataFrame(columns).write_parquet(target / f"{before:012}.parquet")
                 first, before = first + len(frame), before + len(frame)
-        except (PolarsError, PanicException, OSError) as problem:
-            raise files.unreadable(path, "Parquet", problem) from problem
     if not before:
         raise DataError(f"{paths[0]} is empty: it has columns but no rows.")
     if len(are_dates) > 1:
