@@ -90,8 +90,10 @@ class Interactions:
         report = (report or Report()).then("merge repeats", events=len(user_rows), repeats=repeats)
         indptr = offsets(np.bincount(user_rows[kept], minlength=len(users)))
         by_user = Csr(indptr, item_rows[kept], len(items))
-        values = (None if column is None else column[kept] for column in (ratings, timestamps))
-        return cls(users, items, by_user, kept, *values, times_are_dates, categories, links, report)
+        ratings = None if ratings is None else ratings[kept]
+        timestamps = None if timestamps is None else timestamps[kept]
+        values = (kept, ratings, timestamps, times_are_dates)
+        return cls(users, items, by_user, *values, categories, links, report)
 
     @classmethod
     def from_frame(

@@ -367,5 +367,5 @@ def read_public_split(folder: Path, *, seed: int = 0) -> Split:
         f"random for validation, seed {seed}"
     )
     recipe: Recipe = {"rule": "public split", "seed": seed, "how": how}
-    train, validation = log.select(~is_test & ~is_validation), log.select(is_validation)
-    return Split(train, validation, log.select(is_test), recipe=recipe, report=log.report)
+    parts = log.select(~is_test & ~is_validation), log.select(is_validation), log.select(is_test)
+    return Split(*parts, recipe=recipe, report=log.report)
