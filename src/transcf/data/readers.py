@@ -129,19 +129,10 @@ def read_interactions(
 
         source = resolve(source)  # here, so that a warning about the path names the caller's line
     if (dataset := _read_dataset(source)) is not None:
-        options: dict[str, Any] = {
-            **columns,
-            "links": links,
-            "categories": categories,
-            "separator": separator,
-        }
-        given = [name for name, value in options.items() if value is not None]
-        words = {
-            "ratings": (ratings, "any"),
-            "header": (header, True),
-            "encoding": (encoding, "utf-8"),
-        }
-        given += [name for name, (value, default) in words.items() if value != default]
+        more: dict[str, Any] = {"links": links, "categories": categories, "separator": separator}
+        given = [name for name, value in (*columns.items(), *more.items()) if value is not None]
+        usual = {"ratings": ratings == "any", "header": header, "encoding": encoding == "utf-8"}
+        given += [name for name, is_usual in usual.items() if not is_usual]
         if given:
             raise ParameterError(
                 f"{source} is no file: how to read it ({', '.join(given)}) can only be said of a "
