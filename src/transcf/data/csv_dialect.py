@@ -140,13 +140,8 @@ class _Text:
     @property
     def _options(self) -> dict[str, Any]:
         """Options of `pl.read_csv`: types are never inferred, and a path is never a pattern."""
-        return {
-            "separator": self.separator,
-            "quote_char": self.quote or None,
-            "has_header": self.header,
-            "infer_schema": False,
-            "glob": False,
-        }
+        options = {"separator": self.separator, "quote_char": self.quote or None}
+        return {**options, "has_header": self.header, "infer_schema": False, "glob": False}
 
     @cached_property
     def columns(self) -> list[str]:
@@ -213,9 +208,8 @@ class _Text:
     def _reader(self) -> csv._reader:  # type: ignore[name-defined]  # only stubs know the name
         raw = io.BytesIO(all_bytes(self.content))
         text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
-        if self.quote:
-            return csv.reader(text, delimiter=self.separator)
-        return csv.reader(text, delimiter=self.separator, quoting=csv.QUOTE_NONE)
+        quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        return csv.reader(text, delimiter=self.separator, quoting=quoting)
 
     def _unreadable(self, problem: BaseException) -> DataError:
         """Return an error about the line that cannot be read, or else the reason of polars."""

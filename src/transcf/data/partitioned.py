@@ -180,9 +180,8 @@ class PartitionedLog:
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
         events = pl.concat([table for *_, table in self._events(0, self.n_users)])
-        more: dict[str, Any] = {"report": self.report}
-        if _CATEGORIES in self._files:
-            more["categories"] = self._table(_CATEGORIES)
+        categories = self._table(_CATEGORIES) if _CATEGORIES in self._files else None
+        more = {"report": self.report, "categories": categories}
         return self._interactions(events, self.users, self.items, **more)
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
@@ -222,7 +221,7 @@ class PartitionedLog:
         self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any
     ) -> Interactions:
         """Return events of users whose rows begin with `first`."""
-        rows = _rows(events, "user") - np.int32(first), _rows(events, "item")
+        rows = events["user"].to_numpy() - np.int32(first), events["item"].to_numpy().copy()
         more["times_are_dates"] = self._times_are_dates
         return Interactions.from_frame(events, users, items, rows, **more)
 
@@ -396,8 +395,11 @@ def _check_events(
             lazy = pl.scan_parquet(path, glob=False).select(roles.values())
             for chunk in lazy.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
                 frame = by_role(chunk, roles)
-                where = partial(_name_row, path, first)
-                places = {role: validate.Place(str(path), c, where) for role, c in roles.items()}
+
+                def locate(row: int, path: Path = path, first: int = first) -> str:
+                    return f"{path}: row {first + row + 1:,}"
+
+                places = {role: validate.Place(str(path), c, locate) for role, c in roles.items()}
                 columns: dict[str, Any] = {
                     role: validate.checked_ids(frame[role], places[role]) for role in _IDS
                 }
@@ -424,10 +426,6 @@ def _check_events(
     if categories:
         table = pl.concat(categories).unique().sort("item_id", "category")
     return table, unrated, are_dates == {True}
-
-
-def _name_row(path: Path, first: int, row: int) -> str:
-    return f"{path}: row {first + row + 1:,}"
 
 
 def _distribute(scratch: Path, partitions: int) -> tuple[pl.Series, pl.Series, list[int]]:
@@ -478,7 +476,7 @@ def _read_pairs(paths: Sequence[Path]) -> Iterator[tuple[Rows, Rows]]:
     """Yield the rows of users and items of each partition."""
     for path in paths:
         frame = pl.read_parquet(path, columns=["user", "item"], glob=False)
-        yield _rows(frame, "user"), _rows(frame, "item")
+        yield frame["user"].to_numpy(), frame["item"].to_numpy()
 
 
 def _k_core(
@@ -504,7 +502,8 @@ def _split(
     """Renumber the events that are kept, and hold out two of each user as `leave_one_out` does."""
     from transcf.kernels.splitting import event_keys, last_two
 
-    old_rows, (first, end) = (_rows(frame, "user"), _rows(frame, "item")), users_here
+    first, end = users_here
+    old_rows = frame["user"].to_numpy(), frame["item"].to_numpy()
     taken = filters.kept_events(old_rows, kept)
     users, items = (
         new[old[taken]].astype(np.int32) for new, old in zip(new_rows, old_rows, strict=True)
@@ -541,10 +540,6 @@ def _with_split(report: Report, users: pl.DataFrame) -> Report:
         users_kept_whole=len(events) - held_out,
         users_without_training=0,
     )
-
-
-def _rows(frame: pl.DataFrame, name: str) -> Rows:
-    return frame[name].to_numpy().copy()
 
 
 def _scan(folder: Path) -> pl.LazyFrame:
