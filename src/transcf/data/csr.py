@@ -81,13 +81,6 @@ class Csr:
         indices = by_column.indices.astype(np.int32, copy=False)
         return Csr(by_column.indptr.astype(np.int64), indices, self.n_rows)
 
-    def count_marked(self, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """(n_rows,) marked entries per row; `marked` has one value for each entry."""
-        counts, filled = np.zeros(self.n_rows, np.int64), np.flatnonzero(self.counts)
-        if len(filled):
-            counts[filled] = np.add.reduceat(marked, self.indptr[filled], dtype=np.int64)
-        return counts
-
     def to_scipy(
         self, dtype: npt.DTypeLike = np.float32, values: npt.NDArray[np.floating] | None = None
     ) -> sp.csr_array:

@@ -76,10 +76,7 @@ class IdMap:
         order = distinct.arg_sort().to_numpy()
         rows_of_codes = np.empty(len(order), dtype=np.int32)
         rows_of_codes[order] = np.arange(len(order), dtype=np.int32)
-        for start in range(0, len(codes), _PIECE):  # no second array of that length
-            piece = codes[start : start + _PIECE]
-            piece[:] = rows_of_codes[piece]
-        return cls(distinct.gather(pl.Series(order))), codes
+        return cls(distinct.gather(pl.Series(order))), rows_of_codes[codes]
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -257,7 +257,7 @@ class Interactions:
         Rows stay the same, so that parts of a split share users and items; with `drop_ids`, ids
         without events are removed and rows are renumbered.
         """
-        indptr = offsets(self.by_user.count_marked(events))
+        indptr = offsets(events)[self.by_user.indptr]
         # Frozen arrays are shared if all events are selected; indices are faster for a few.
         pick: Any = slice(None) if indptr[-1] == len(self) else events
         if 8 * indptr[-1] < len(self):

@@ -119,11 +119,7 @@ class Split:
 
     def touched_items(self) -> Csr:
         """Return the items of each user in any part."""
-        total = self.train.by_user.to_scipy() + self.validation.by_user.to_scipy()
-        total = total + self.test.by_user.to_scipy()
-        total.sort_indices()
-        indptr, indices = total.indptr.astype(np.int64), total.indices.astype(np.int32)
-        return Csr(indptr, indices, self.train.n_items)
+        return Interactions.joined(self.train, self.validation, self.test).by_user
 
     def save(self, folder: str | Path) -> Path:
         """Write the split atomically to a folder of Parquet files.

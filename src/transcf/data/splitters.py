@@ -68,8 +68,7 @@ def open_split(
     from transcf.data.datasets import resolve
 
     source = resolve(spec)  # here, so that a warning about the path names the caller's line
-    stored = _stored_split(source, protocol, seed, reading)
-    return stored or _split_by_rule(source, read_interactions(source, **reading), protocol, seed)
+    return _open(source, protocol, seed, reading)[0]
 
 
 def open_log_and_split(
@@ -86,37 +85,32 @@ def open_log_and_split(
         log = read_interactions(spec, **reading)
         return log, split_log(log, protocol, seed=seed)
     source = resolve(spec)
-    stored = _stored_split(source, protocol, seed, reading)
-    log = read_interactions(source, **reading)
-    return log, stored or _split_by_rule(source, log, protocol, seed)
+    split, read = _open(source, protocol, seed, reading)
+    return read_interactions(source) if read is None else read, split
 
 
-def _stored_split(
+def _open(
     source: str | Path, protocol: str | None, seed: int, reading: Reading
-) -> Split | None:
-    """Return the split that a source holds, for a protocol; None if it is a log."""
-    from transcf.data.datasets import read_split
+) -> tuple[Split, Interactions | None]:
+    """Return the split that a source holds, or the split of its log and that log.
 
-    stored = read_split(source, sampled=_is_sampled(protocol), seed=seed)
+    A log is split by the authors' rules where its dataset has some.
+    """
+    from transcf.data.datasets import is_split_by_rule, read_split
+
+    sampled = protocol is not None and protocol_named(protocol).sampled
+    stored = read_split(source, sampled=sampled, seed=seed)
     if stored is not None and reading:
         raise ParameterError(
             f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
-    return None if stored is None else split_log(stored, protocol, seed=seed)
-
-
-def _split_by_rule(source: str | Path, log: Interactions, protocol: str | None, seed: int) -> Split:
-    """Split a log for a protocol, by the authors' rules where its dataset has some."""
-    from transcf.data.datasets import is_split_by_rule
-
-    by_rule = _is_sampled(protocol) and is_split_by_rule(source)
+    if stored is not None:
+        return split_log(stored, protocol, seed=seed), None
+    log = read_interactions(source, **reading)
+    by_rule = sampled and is_split_by_rule(source)
     data = leave_one_out(paper_filter(log), "paper") if by_rule else log
-    return split_log(data, protocol, seed=seed)
-
-
-def _is_sampled(protocol: str | None) -> bool:
-    return protocol is not None and protocol_named(protocol).sampled
+    return split_log(data, protocol, seed=seed), log
 
 
 def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
