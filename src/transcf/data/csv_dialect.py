@@ -208,8 +208,9 @@ class _Text:
     def _reader(self) -> csv._reader:  # type: ignore[name-defined]  # only stubs know the name
         raw = io.BytesIO(all_bytes(self.content))
         text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
-        quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        return csv.reader(text, delimiter=self.separator, quoting=quoting)
+        if self.quote:
+            return csv.reader(text, delimiter=self.separator)
+        return csv.reader(text, delimiter=self.separator, quoting=csv.QUOTE_NONE)
 
     def _unreadable(self, problem: BaseException) -> DataError:
         """Return an error about the line that cannot be read, or else the reason of polars."""

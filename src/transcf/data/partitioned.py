@@ -181,7 +181,7 @@ class PartitionedLog:
         """Return the log with all of its events in memory."""
         events = pl.concat([table for *_, table in self._events(0, self.n_users)])
         categories = self._table(_CATEGORIES) if _CATEGORIES in self._files else None
-        more = {"report": self.report, "categories": categories}
+        more: dict[str, Any] = {"report": self.report, "categories": categories}
         return self._interactions(events, self.users, self.items, **more)
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
