@@ -60,9 +60,6 @@ def atomic_write(target: Path) -> Iterator[Path]:
 
     A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
     points to is replaced. If anything fails, the target stays as it was and nothing else is left.
-
-    Raises:
-        WriteError: The system refuses to write it.
     """
     with _write_errors(target):
         if is_taken(target) and target.is_symlink():
@@ -82,14 +79,8 @@ def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a folder to write to; at the end it replaces the target.
 
     The files and both folders are flushed to disk before the swap. If anything fails, the
-    target stays as it was and nothing else is left.
-
-    Args:
-        target: The folder to write.
-        replace: Whether a folder that is not empty is replaced.
-
-    Raises:
-        WriteError: The system refuses to write it, or the target exists and is not replaced.
+    target stays as it was and nothing else is left. Without `replace`, a folder that is not empty
+    is left alone, which is a `WriteError`.
     """
     with _write_errors(target):
         is_taken(target)

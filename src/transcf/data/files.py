@@ -43,11 +43,7 @@ _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
 def path_of(value: str | PathLike[str]) -> Path:
-    """Return a path that a caller gave, with `~` expanded.
-
-    Raises:
-        ParameterError: It is not a path, or the home folder that it names does not exist.
-    """
+    """Return a path with `~` expanded; raise a `ParameterError` if it cannot be one."""
     if not isinstance(value, str | PathLike):
         raise ParameterError(f"{shown(value)} is not a path: give text or a pathlib.Path.")
     try:
@@ -154,8 +150,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
         )
     if not path.stat().st_size:
         raise DataError(f"{path} is empty: it has 0 bytes.")
-    ending = ending_of(path)
-    if ending is None:
+    if (ending := ending_of(path)) is None:
         raise DataError(
             f"{path} has an ending that is not known: it has to be one of {', '.join(ENDINGS)}, "
             "with or without .gz."
@@ -224,12 +219,12 @@ def check_names(sources: Sequence[TableSource], roles: Roles) -> None:
 
 def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[TableSource]) -> None:
     """Raise if columns of one name hold different kinds of values."""
-    odd = next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
-    if odd is not None:
-        raise DataError(
-            f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
-            f"{sources[odd].label}: make it the same in both."
-        )
+    for kind, source in zip(kinds, sources, strict=True):
+        if _kind(kind) != _kind(kinds[0]):
+            raise DataError(
+                f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kind} in "
+                f"{source.label}: make it the same in both."
+            )
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -302,8 +297,8 @@ def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> N
     keys = {c: re.escape(json.dumps(c, ensure_ascii=False).encode()) for c in roles.values()}
     twice = {c for c, k in keys.items() if re.search(k + rb"\s*:[^\n]*" + k + rb"\s*:", text)}
     ids = [roles[role] for role in ("user", "item") if role in roles]
-    ids = [column for column in ids if frame[column].dtype == pl.String]
-    mixed = {c for c in ids if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
+    texts = [column for column in ids if frame[column].dtype == pl.String]
+    mixed = {c for c in texts if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
     top: list[tuple[str, Any]] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -166,8 +166,8 @@ class IdMap:
 def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
     """Return the distinct ids in any order, and the place of each entry among them.
 
-    Numbering text by hash is several times faster than by its letters. Two ids with the same hash
-    would show in the comparison at the end; another hash function then takes over.
+    Numbering text by hash is several times faster than by its letters. If two ids have the same
+    hash, which the comparison at the end shows, another hash function takes over.
     """
     for seed in count():
         hashes = column.hash(seed).alias("hash")
