@@ -14,8 +14,7 @@ import pytest
 
 from transcf import datasets
 from transcf.data import leave_one_out, open_data, open_split, synthesize
-from transcf.data.datasets import find_folder, is_name
-from transcf.data.datasets.catalog import CATALOG, Remote, fetch
+from transcf.data.datasets import CATALOG, Remote, fetch, find_folder, is_name
 from transcf.errors import DataError, EvaluationError, MissingExtraError, ParameterError
 
 FILES = {

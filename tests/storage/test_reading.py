@@ -34,7 +34,7 @@ def test_loading_while_another_program_saves_finds_one_model_or_the_other(
         from pathlib import Path
         from transcf import load
         from transcf.data import atomic
-        atomic._flush = lambda path: None  # more exchanges a second than any disk allows
+        atomic._flush = lambda path, mode: None  # more exchanges a second than any disk allows
         models = [load(source) for source in sys.argv[2:]]
         print("begun", flush=True)
         for model in itertools.cycle(models):

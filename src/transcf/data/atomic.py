@@ -60,9 +60,6 @@ def atomic_write(target: Path) -> Iterator[Path]:
 
     A file that is replaced keeps its permissions, and a symbolic link stays: the file that it
     points to is replaced. If anything fails, the target stays as it was and nothing else is left.
-
-    Raises:
-        WriteError: The system refuses to write it.
     """
     with _write_errors(target):
         if is_taken(target) and target.is_symlink():
@@ -73,7 +70,7 @@ def atomic_write(target: Path) -> Iterator[Path]:
         with workspace(target) as (folder, file_mode):
             unfinished = folder / _NEW / target.name
             yield unfinished
-            _finish(unfinished, file_mode if mode is None else mode)
+            _flush(unfinished, file_mode if mode is None else mode)
             unfinished.replace(target)
 
 
@@ -82,14 +79,8 @@ def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a folder to write to; at the end it replaces the target.
 
     The files and both folders are flushed to disk before the swap. If anything fails, the
-    target stays as it was and nothing else is left.
-
-    Args:
-        target: The folder to write.
-        replace: Whether a folder that is not empty is replaced.
-
-    Raises:
-        WriteError: The system refuses to write it, or the target exists and is not replaced.
+    target stays as it was and nothing else is left. Without `replace`, a folder that is not empty
+    is left alone, which is a `WriteError`.
     """
     with _write_errors(target):
         is_taken(target)
@@ -97,9 +88,9 @@ def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
             new = folder / _NEW
             yield new
             for path in (*sorted(new.rglob("*")), new):
-                _finish(path, file_mode)
+                _flush(path, file_mode)
             _put_in_place(folder, target, replace)
-            _flush(target.parent)
+            _flush(target.parent, file_mode)
 
 
 def check_free(target: Path, is_ours: Callable[[Path], bool], what: str) -> None:
@@ -137,8 +128,6 @@ def workspace(target: Path) -> Iterator[tuple[Path, int]]:
 
 def remove_abandoned(target: Path) -> None:
     """Remove the hidden folders of this target whose writers have ended."""
-    if fcntl is None:
-        return
     pattern = re.compile(rf"\.{re.escape(_stem(target))}\.[0-9a-f]{{8}}\.tmp")
     for folder in list(target.parent.iterdir()):
         if pattern.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink():
@@ -148,7 +137,9 @@ def remove_abandoned(target: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Lock a folder until the handle is closed; raises an `OSError` if another process did."""
+    """Lock a folder until the handle is closed; raise an `OSError` if that is not possible."""
+    if fcntl is None:
+        raise OSError("folders cannot be locked on this system")
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,13 +154,12 @@ def _make(target: Path) -> tuple[Path, int | None]:
     while True:
         folder = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
-        handle = None
         try:
-            handle = _lock(folder) if fcntl else None
+            handle = _lock(folder)
         except (BlockingIOError, FileNotFoundError):
             continue  # another writer saw it empty and removes it as abandoned
         except OSError:
-            pass  # folders cannot be locked here, so no writer removes it as abandoned
+            handle = None  # no writer can lock it, so none removes it as abandoned
         if folder.exists():
             (folder / _NEW).mkdir()
             return folder, handle
@@ -259,17 +249,12 @@ def _is_elsewhere(error: Exception, target: Path) -> bool:
     return not (path.startswith(folder) or folder.startswith(path))
 
 
-def _finish(path: Path, file_mode: int) -> None:
-    """Set the permissions of a file, and flush it to disk."""
+def _flush(path: Path, file_mode: int) -> None:
+    """Set the permissions of a file, and flush a file or folder to disk."""
     if path.is_file() and not path.is_symlink():
         path.chmod(file_mode)
-    _flush(path)
-
-
-def _flush(path: Path) -> None:
-    """Flush a file or folder to disk (folders: where the system allows it)."""
     if path.is_dir() and os.name != "posix":
-        return
+        return  # folders cannot be opened there
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

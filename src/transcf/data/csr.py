@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ class Csr:
     n_columns: int
 
     def __post_init__(self) -> None:
-        """Freeze the arrays: they are shared by everything made from them."""
         self.indptr.flags.writeable = False
         self.indices.flags.writeable = False
 
@@ -81,13 +80,6 @@ class Csr:
         by_column = self.to_scipy(np.int8).tocsc()
         indices = by_column.indices.astype(np.int32, copy=False)
         return Csr(by_column.indptr.astype(np.int64), indices, self.n_rows)
-
-    def count_marked(self, marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """(n_rows,) marked entries per row; `marked` has one value for each entry."""
-        counts, filled = np.zeros(self.n_rows, np.int64), np.flatnonzero(self.counts)
-        if len(filled):
-            counts[filled] = np.add.reduceat(marked, self.indptr[filled], dtype=np.int64)
-        return counts
 
     def to_scipy(
         self, dtype: npt.DTypeLike = np.float32, values: npt.NDArray[np.floating] | None = None
@@ -162,22 +154,12 @@ class Histories:
         return Csr(self.indptr, self.items[self.by_item], self.n_items)
 
 
-class Ordered(NamedTuple):
-    """Events in order, each pair once; `positions` are their places in the source."""
-
-    indptr: _Offsets
-    items: Rows
-    positions: npt.NDArray[np.int64]
-    ratings: _Ratings
-    timestamps: _Times
-
-
 def order_by_user(
-    users: Rows, items: Rows, n_users: int, n_items: int, ratings: _Ratings, timestamps: _Times
-) -> Ordered:
-    """Order events by user and item, and keep one of each pair; see `Interactions.from_rows`."""
+    users: Rows, items: Rows, n_items: int, ratings: _Ratings, timestamps: _Times
+) -> npt.NDArray[np.int64]:
+    """Return the events that `Interactions.from_rows` keeps, ordered by user and item."""
     pairs, bits = users.astype(np.int64) * n_items + items, len(users).bit_length()
-    if n_users * n_items < 1 << (63 - bits):
+    if pairs.max(initial=0) < 1 << (63 - bits):
         # numpy sorts numbers of a pair and an event many times faster than it finds an order.
         pairs = (pairs << bits) | np.arange(len(pairs))
         pairs.sort()
@@ -191,13 +173,7 @@ def order_by_user(
         repeated = ~is_last | np.append(False, ~is_last[:-1])
         events[repeated] = _best_last(events[repeated], is_last[repeated], ratings, timestamps)
         events = events[is_last]
-    return Ordered(
-        offsets(np.bincount(users[events], minlength=n_users)),
-        items[events],
-        events,
-        None if ratings is None else ratings[events],
-        None if timestamps is None else timestamps[events],
-    )
+    return events
 
 
 def _best_last(

@@ -140,13 +140,8 @@ class _Text:
     @property
     def _options(self) -> dict[str, Any]:
         """Options of `pl.read_csv`: types are never inferred, and a path is never a pattern."""
-        return {
-            "separator": self.separator,
-            "quote_char": self.quote or None,
-            "has_header": self.header,
-            "infer_schema": False,
-            "glob": False,
-        }
+        options = {"separator": self.separator, "quote_char": self.quote or None}
+        return {**options, "has_header": self.header, "infer_schema": False, "glob": False}
 
     @cached_property
     def columns(self) -> list[str]:

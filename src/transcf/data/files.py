@@ -5,14 +5,13 @@ from __future__ import annotations
 import codecs
 import glob
 import gzip
-import io
 import json
 import os
 import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import accumulate, islice
 from os import PathLike
@@ -44,11 +43,7 @@ _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
 
 def path_of(value: str | PathLike[str]) -> Path:
-    """Return a path that a caller gave, with `~` expanded.
-
-    Raises:
-        ParameterError: It is not a path, or the home folder that it names does not exist.
-    """
+    """Return a path with `~` expanded; raise a `ParameterError` if it cannot be one."""
     if not isinstance(value, str | PathLike):
         raise ParameterError(f"{shown(value)} is not a path: give text or a pathlib.Path.")
     try:
@@ -106,12 +101,11 @@ def _folder_files(folder: Path) -> list[Path]:
             f"{folder} is a folder without files that end in {', '.join(ENDINGS)}: name a file."
         )
     files.sort()
-    kinds = {}
-    for path in reversed(files):
-        ending = ending_of(path)
-        kinds[next(kind for kind in (DELIMITED, JSON_LINES, PARQUET) if ending in kind)] = path
-    if len(kinds) > 1:
-        one, other, *_ = sorted(path.relative_to(folder) for path in kinds.values())
+    kinds = (DELIMITED, JSON_LINES, PARQUET)
+    firsts = [next((path for path in files if ending_of(path) in kind), None) for kind in kinds]
+    found = sorted(path.relative_to(folder) for path in firsts if path)
+    if len(found) > 1:
+        one, other = found[:2]
         raise DataError(
             f"{folder} is a folder with files of several kinds ({one}, {other}): name those that "
             f"belong to the log, such as {folder}/*{one.suffix}."
@@ -156,8 +150,7 @@ def file_source(path: Path, dialect: Dialect | None = None) -> TableSource:
         )
     if not path.stat().st_size:
         raise DataError(f"{path} is empty: it has 0 bytes.")
-    ending = ending_of(path)
-    if ending is None:
+    if (ending := ending_of(path)) is None:
         raise DataError(
             f"{path} has an ending that is not known: it has to be one of {', '.join(ENDINGS)}, "
             "with or without .gz."
@@ -190,9 +183,13 @@ def unpack(path: Path) -> bytes:
         ) from problem
 
 
-def unreadable(path: Path, kind: str, problem: BaseException) -> DataError:
-    """Return the error about a file that cannot be read."""
-    return DataError(f"{path} cannot be read as {kind}: {first_line(problem)}.")
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Convert errors of polars and of the system to a `DataError` about a file."""
+    try:
+        yield
+    except (PolarsError, PanicException, OSError) as problem:
+        raise DataError(f"{path} cannot be read as {kind}: {first_line(problem)}.") from problem
 
 
 def _check_mark(path: Path, content: Content, ending: str) -> None:
@@ -222,12 +219,12 @@ def check_names(sources: Sequence[TableSource], roles: Roles) -> None:
 
 def check_kinds(column: str, kinds: Sequence[pl.DataType], sources: Sequence[TableSource]) -> None:
     """Raise if columns of one name hold different kinds of values."""
-    odd = next((n for n, kind in enumerate(kinds) if _kind(kind) != _kind(kinds[0])), None)
-    if odd is not None:
-        raise DataError(
-            f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kinds[odd]} in "
-            f"{sources[odd].label}: make it the same in both."
-        )
+    for kind, source in zip(kinds, sources, strict=True):
+        if _kind(kind) != _kind(kinds[0]):
+            raise DataError(
+                f"Column {column!r} holds {kinds[0]} in {sources[0].label} and {kind} in "
+                f"{source.label}: make it the same in both."
+            )
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -256,38 +253,33 @@ def _concat(
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def parquet_schema(file: io.BytesIO | Path) -> pl.Schema:
+def parquet_schema(content: Content) -> pl.Schema:
     """Return the columns of a Parquet file with their types."""
-    return pl.scan_parquet(file, glob=False).collect_schema()
+    return pl.scan_parquet(content, glob=False).collect_schema()
 
 
 def _parquet_source(path: Path, content: Content) -> TableSource:
-    def file() -> io.BytesIO | Path:
-        return io.BytesIO(content) if isinstance(content, bytes) else content
+    if damage := damage_of(content):
+        raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
+    with reading(path, "Parquet"):
+        names = tuple(parquet_schema(content))
 
     def read(roles: Roles) -> pl.DataFrame:
-        columns = list(roles.values())
-        try:
-            return by_role(pl.read_parquet(file(), columns=columns, glob=False), roles)
-        except (PolarsError, PanicException, OSError) as problem:
-            raise unreadable(path, "Parquet", problem) from problem
+        with reading(path, "Parquet"):
+            frame = pl.read_parquet(content, columns=list(roles.values()), glob=False)
+            return by_role(frame, roles)
 
-    damage = damage_of(content)
-    if damage is not None:
-        raise DataError(f"{path} is damaged ({damage}): fetch or write it again.")
-    try:
-        names = tuple(parquet_schema(file()))
-    except (PolarsError, PanicException, OSError) as problem:
-        raise unreadable(path, "Parquet", problem) from problem
     return TableSource(str(path), names, read)
 
 
 def _json_source(path: Path, content: Content) -> TableSource:
     text = all_bytes(content).removeprefix(codecs.BOM_UTF8)
-    try:
-        frame = pl.read_ndjson(text, infer_schema_length=None)
-    except (PolarsError, PanicException) as problem:
-        raise _bad_json(path, text) or unreadable(path, "JSON Lines", problem) from problem
+    with reading(path, "JSON Lines"):
+        try:
+            frame = pl.read_ndjson(text, infer_schema_length=None)
+        except (PolarsError, PanicException):
+            _check_lines(path, text)
+            raise
 
     def read(roles: Roles) -> pl.DataFrame:
         _check_json(path, text, frame, roles)
@@ -305,8 +297,8 @@ def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> N
     keys = {c: re.escape(json.dumps(c, ensure_ascii=False).encode()) for c in roles.values()}
     twice = {c for c, k in keys.items() if re.search(k + rb"\s*:[^\n]*" + k + rb"\s*:", text)}
     ids = [roles[role] for role in ("user", "item") if role in roles]
-    ids = [column for column in ids if frame[column].dtype == pl.String]
-    mixed = {c for c in ids if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
+    texts = [column for column in ids if frame[column].dtype == pl.String]
+    mixed = {c for c in texts if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
     top: list[tuple[str, Any]] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -333,8 +325,8 @@ def _filled_lines(text: bytes) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in lines if line.strip())
 
 
-def _bad_json(path: Path, text: bytes) -> DataError | None:
-    """Return the error about the first line that is not a JSON object, if there is one."""
+def _check_lines(path: Path, text: bytes) -> None:
+    """Raise if a line is not a JSON object."""
     for number, line in _filled_lines(text):
         what = "not a JSON object"
         try:
@@ -345,5 +337,4 @@ def _bad_json(path: Path, text: bytes) -> DataError | None:
         except RecursionError:
             what = "nested too deeply"
         start = line[:60].decode("utf-8", "replace")
-        return DataError(f"{path}: line {number:,} is {what}: {start!r}.")
-    return None
+        raise DataError(f"{path}: line {number:,} is {what}: {start!r}.")

@@ -70,8 +70,7 @@ def k_core(log: Any, users: int = 5, items: int = 5) -> Interactions:
     users, items = check_integer("users", users), check_integer("items", items)
     kept = np.ones(log.n_users, bool), np.ones(log.n_items, bool)
     rounds = drop_to_core(lambda: [(log.user_rows, log.item_rows)], kept, users, items)
-    settings = {"rounds": rounds, "least_users": users, "least_items": items}
-    return _keep(log, kept, "k-core", **settings)
+    return _keep(log, kept, "k-core", rounds=rounds, least_users=users, least_items=items)
 
 
 def drop_to_core(events: Events, kept: Kept, users: int, items: int) -> int:
@@ -144,13 +143,10 @@ def filter_min_rating(log: Interactions, min_rating: float | None = None) -> Int
     if kept.all():
         return log
     fewer = log.select(kept, drop_ids=True)
-    counts = {
-        "interactions": len(log) - len(fewer),
-        "without_rating": int(np.isnan(log.ratings[~kept]).sum()),
-        "users": log.n_users - fewer.n_users,
-        "items": log.n_items - fewer.n_items,
-    }
-    return fewer.with_report(drop_low_ratings(log.report, min_rating, len(log), counts))
+    unrated = int(np.isnan(log.ratings[~kept]).sum())
+    counts = {"interactions": len(log) - len(fewer), "without_rating": unrated}
+    counts |= {"users": log.n_users - fewer.n_users, "items": log.n_items - fewer.n_items}
+    return fewer.with_report(report_low_ratings(log.report, min_rating, len(log), counts))
 
 
 def check_min_rating(min_rating: float | None) -> None:
@@ -180,7 +176,7 @@ def meets_min_rating(ratings: npt.NDArray[np.float32], min_rating: float | None)
     return kept
 
 
-def drop_low_ratings(
+def report_low_ratings(
     report: Report, min_rating: float | None, n_events: int, dropped: dict[str, int]
 ) -> Report:
     """Report what was left out of so many events; raise a `DataError` if it was all of them."""
@@ -194,25 +190,23 @@ def drop_low_ratings(
     return report.then(LOW_RATINGS + bound, **counts)
 
 
-def nothing_left(step: str, interactions: int) -> DataError:
-    """Return the error about a filter that leaves nothing."""
-    return DataError(
-        f"The {step} leaves nothing of {interactions:,} interactions: choose a lower bar or "
-        "give more data."
-    )
-
-
 def _keep(log: Interactions, kept: Kept, step: str, **settings: int) -> Interactions:
     """Select events and report how many users, items and interactions were left out."""
-    events = kept_events((log.user_rows, log.item_rows), kept)
-    if not events.any():
-        raise nothing_left(step, len(log))
-    smaller = log.select(events, drop_ids=True)
-    report = log.report.then(
-        step,
-        **settings,
-        users=log.n_users - smaller.n_users,
-        items=log.n_items - smaller.n_items,
-        interactions=len(log) - len(smaller),
-    )
-    return smaller.with_report(report)
+    smaller = log.select(kept_events((log.user_rows, log.item_rows), kept), drop_ids=True)
+    dropped = log.n_users - smaller.n_users, log.n_items - smaller.n_items
+    n_events = len(log), len(smaller)
+    return smaller.with_report(report_filter(log.report, step, dropped, n_events, **settings))
+
+
+def report_filter(
+    report: Report, step: str, dropped: tuple[int, int], n_events: tuple[int, int], **settings: int
+) -> Report:
+    """Report dropped users and items, and events before and after; raise if none is left."""
+    users, items = dropped
+    before, after = n_events
+    if not after:
+        raise DataError(
+            f"The {step} leaves nothing of {before:,} interactions: choose a lower bar or "
+            "give more data."
+        )
+    return report.then(step, **settings, users=users, items=items, interactions=before - after)

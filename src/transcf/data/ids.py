@@ -76,10 +76,7 @@ class IdMap:
         order = distinct.arg_sort().to_numpy()
         rows_of_codes = np.empty(len(order), dtype=np.int32)
         rows_of_codes[order] = np.arange(len(order), dtype=np.int32)
-        for start in range(0, len(codes), _PIECE):  # no second array of that length
-            piece = codes[start : start + _PIECE]
-            piece[:] = rows_of_codes[piece]
-        return cls(distinct.gather(pl.Series(order))), codes
+        return cls(distinct.gather(pl.Series(order))), rows_of_codes[codes]
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -169,8 +166,8 @@ class IdMap:
 def _number(column: pl.Series) -> tuple[pl.Series, Rows]:
     """Return the distinct ids in any order, and the place of each entry among them.
 
-    Numbering text by hash is several times faster than by its letters. Two ids with the same hash
-    would show in the comparison at the end; another hash function then takes over.
+    Numbering text by hash is several times faster than by its letters. If two ids have the same
+    hash, which the comparison at the end shows, another hash function takes over.
     """
     for seed in count():
         hashes = column.hash(seed).alias("hash")

@@ -61,7 +61,6 @@ class Interactions:
     report: Report = field(default_factory=Report)
 
     def __post_init__(self) -> None:
-        """Freeze the arrays."""
         for values in (self.positions, self.ratings, self.timestamps):
             if values is not None:
                 values.flags.writeable = False
@@ -86,14 +85,14 @@ class Interactions:
         Of a repeated pair the newest event is kept; where times are equal or absent, the one
         with the highest rating; then the last in the source.
         """
-        n_events = len(user_rows)
-        indptr, columns, positions, ratings, timestamps = order_by_user(
-            user_rows, item_rows, len(users), len(items), ratings, timestamps
-        )
-        repeats = n_events - len(positions)
-        report = (report or Report()).then("merge repeats", events=n_events, repeats=repeats)
-        by_user = Csr(indptr, columns, len(items))
-        values = (positions, ratings, timestamps, times_are_dates)
+        kept = order_by_user(user_rows, item_rows, len(items), ratings, timestamps)
+        repeats = len(user_rows) - len(kept)
+        report = (report or Report()).then("merge repeats", events=len(user_rows), repeats=repeats)
+        indptr = offsets(np.bincount(user_rows[kept], minlength=len(users)))
+        by_user = Csr(indptr, item_rows[kept], len(items))
+        ratings = None if ratings is None else ratings[kept]
+        timestamps = None if timestamps is None else timestamps[kept]
+        values = (kept, ratings, timestamps, times_are_dates)
         return cls(users, items, by_user, *values, categories, links, report)
 
     @classmethod
@@ -111,28 +110,27 @@ class Interactions:
             frame[name].cast(kind).to_numpy().copy() if name in frame.columns else None
             for name, kind in kinds.items()
         ]
-        by_user = Csr(indptr, item_rows, len(items))
-        return cls(users, items, by_user, values[0], values[1], values[2], **more)
+        return cls(users, items, Csr(indptr, item_rows, len(items)), *values, **more)
 
     @classmethod
     def joined(cls, *parts: Interactions) -> Interactions:
         """Join disjoint parts of one log; ids, positions and report stay the same."""
         first = parts[0]
-        ratings = [part.ratings for part in parts if part.ratings is not None]
-        times = [part.timestamps for part in parts if part.timestamps is not None]
-        log = cls.from_rows(
-            first.users,
-            first.items,
-            np.concatenate([part.user_rows for part in parts]),
-            np.concatenate([part.item_rows for part in parts]),
-            ratings=np.concatenate(ratings) if ratings else None,
-            timestamps=np.concatenate(times) if times else None,
-            times_are_dates=first.times_are_dates,
-            categories=first.categories,
-            links=first.links,
+
+        def joint(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            return None if values[0] is None else np.concatenate(values)
+
+        rows = joint("user_rows"), joint("item_rows")
+        ratings, times = joint("ratings"), joint("timestamps")
+        log = cls.from_rows(first.users, first.items, *rows, ratings=ratings, timestamps=times)
+        return replace(
+            first,
+            by_user=log.by_user,
+            positions=joint("positions")[log.positions],
+            ratings=log.ratings,
+            timestamps=log.timestamps,
         )
-        places = np.concatenate([part.positions for part in parts])
-        return replace(log, positions=places[log.positions], report=first.report)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -259,7 +257,7 @@ class Interactions:
         Rows stay the same, so that parts of a split share users and items; with `drop_ids`, ids
         without events are removed and rows are renumbered.
         """
-        indptr = offsets(self.by_user.count_marked(events))
+        indptr = offsets(events)[self.by_user.indptr]
         # Frozen arrays are shared if all events are selected; indices are faster for a few.
         pick: Any = slice(None) if indptr[-1] == len(self) else events
         if 8 * indptr[-1] < len(self):

@@ -44,9 +44,8 @@ def _jsonable(value: Any) -> Any:
 def from_json(text: str | bytes) -> Any:
     """Parse a JSON file of this library.
 
-    Raises:
-        ValueError: It is not JSON, has NaN, infinity or lone surrogates in it, or is nested too
-            deeply to be used.
+    Raises a `ValueError` if it is not JSON, has NaN, infinity or lone surrogates in it, or is
+    nested too deeply to be used.
     """
     try:
         value = json.loads(text, parse_constant=_refuse)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
@@ -25,9 +26,9 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data import files, filters, validate
 from transcf.data.atomic import atomic_write_dir, check_free
-from transcf.data.csr import offsets, order_by_user
+from transcf.data.csr import offsets
 from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions, Mask
+from transcf.data.interactions import Interactions
 from transcf.data.readers import Reading
 from transcf.data.report import Report, counted, with_unused_columns
 from transcf.data.split import Split
@@ -43,6 +44,8 @@ CHUNK_ROWS = 1 << 21
 _MANIFEST, _VERSION = "parted.json", 1
 #: Tables `id, train, validation, test` (events in each part of the split), and `item_id, category`.
 _USERS, _ITEMS, _CATEGORIES = "users.parquet", "items.parquet", "categories.parquet"
+#: Table `user, item, part, position`, and `rating` and `timestamp` where known.
+_PARTITION = "part-{:05}.parquet"
 #: Parts of the split, by their numbers in the tables of events.
 _PARTS = ("train", "validation", "test")
 _IDS: tuple[validate.Role, ...] = ("user", "item")
@@ -81,8 +84,7 @@ class PartitionedLog:
     others use `read()`, which returns all of its events in memory.
 
     Attributes:
-        n_users: Number of users of all parts.
-        n_partitions: Number of partitions of the users.
+        n_users, n_partitions: Number of users of all parts, and of partitions of them.
         timed: Whether events have times.
         report: What was merged or left out.
         whole_report: The same, and the sizes of the parts of the split.
@@ -146,7 +148,7 @@ class PartitionedLog:
 
     @property
     def digest(self) -> str:
-        """SHA-256 that tells it from other logs."""
+        """SHA-256 of the manifest, which has checksums of all files, and of the chosen parts."""
         content = (self.folder / _MANIFEST).read_bytes() + " ".join(self.parts).encode()
         return hashlib.sha256(content).hexdigest()
 
@@ -156,12 +158,12 @@ class PartitionedLog:
 
     @property
     def train(self) -> PartitionedLog:
-        """What models learn from."""
+        """Training data."""
         return self.only("train")
 
     @property
     def validation(self) -> PartitionedLog:
-        """What epochs are chosen on."""
+        """Data that epochs are chosen on."""
         return self.only("validation")
 
     @property
@@ -178,9 +180,8 @@ class PartitionedLog:
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
         events = pl.concat([table for *_, table in self._events(0, self.n_users)])
-        more: dict[str, Any] = {"report": self.report}
-        if _CATEGORIES in self._files:
-            more["categories"] = self._table(_CATEGORIES)
+        categories = self._table(_CATEGORIES) if _CATEGORIES in self._files else None
+        more: dict[str, Any] = {"report": self.report, "categories": categories}
         return self._interactions(events, self.users, self.items, **more)
 
     def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
@@ -208,19 +209,19 @@ class PartitionedLog:
         return indptr, items
 
     def _events(self, first: int, end: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
-        """Yield the users first..end-1 of each partition, from and to, and the events of them."""
+        """Yield a range of users and their events, for each partition of the users first..end-1."""
         wanted = pl.col("part").is_in([_PARTS.index(part) for part in self.parts])
         for number, (start, stop) in enumerate(pairwise(self._starts)):
             begin, until = max(first, start), min(end, stop)
             if begin < until:
                 in_range = pl.col("user").is_between(begin, until - 1)
-                yield begin, until, self._table(_partition_name(number)).filter(wanted & in_range)
+                yield begin, until, self._table(_PARTITION.format(number)).filter(wanted & in_range)
 
     def _interactions(
         self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any
     ) -> Interactions:
         """Return events of users whose rows begin with `first`."""
-        rows = _array(events, "user") - np.int32(first), _array(events, "item")
+        rows = events["user"].to_numpy() - np.int32(first), events["item"].to_numpy().copy()
         more["times_are_dates"] = self._times_are_dates
         return Interactions.from_frame(events, users, items, rows, **more)
 
@@ -232,9 +233,10 @@ class PartitionedLog:
         """Read a table of the folder after checking its checksum."""
         path = self.folder / name
         try:
-            if self._files[name] != _digest(path):
+            content = path.read_bytes()
+            if self._files[name] != hashlib.sha256(content).hexdigest():
                 raise _damaged(path)
-            return pl.read_parquet(path, glob=False)
+            return pl.read_parquet(content)
         except (PolarsError, PanicException, OSError, KeyError) as problem:
             raise _damaged(path) from problem
 
@@ -289,11 +291,12 @@ def prepare_parts(
         categories, unrated, are_dates = _check_events(paths, roles, rule, scratch / "events")
         progress("distributing events to partitions")
         users, items, bounds = _distribute(scratch, partitions)
+        names = [_PARTITION.format(number) for number in range(len(bounds) - 1)]
         progress("merging repeats")
-        sums = _merge_all(scratch, bounds, len(items), min_rating)
+        sums = _merge_all(scratch, names, min_rating)
         progress("filtering and splitting")
         kept = np.ones(len(users), bool), np.ones(len(items), bool)
-        merged = sorted((scratch / "merged").iterdir())
+        merged = [scratch / name for name in names]
         pairs = partial(_read_pairs, merged)
         for side in (0, 1):
             filters.drop_rare(pairs, kept, side, 1)
@@ -302,18 +305,18 @@ def prepare_parts(
         report = with_unused_columns(report, files.parquet_schema(paths[0]), roles)
         report = report.then("merge repeats", events=sums["rows"], repeats=sums["repeats"])
         n_events = sums["rows"] - sums["repeats"]
-        if sums["interactions"]:
-            dropped = {name: sums[name] for name in ("interactions", "without_rating")}
-            dropped |= {"users": _count(~kept[0]), "items": _count(~kept[1])}
-            report = filters.drop_low_ratings(report, min_rating, n_events, dropped)
+        if low := sums["interactions"]:
+            dropped = {"interactions": low, "without_rating": sums["without_rating"]}
+            dropped |= {"users": int((~kept[0]).sum()), "items": int((~kept[1]).sum())}
+            report = filters.report_low_ratings(report, min_rating, n_events, dropped)
         if k_core is not None:
-            report = _k_core(pairs, kept, k_core, report, n_events - sums["interactions"])
+            report = _k_core(pairs, kept, k_core, report, n_events - low)
         new_rows = offsets(kept[0]), offsets(kept[1])
         starts = new_rows[0][bounds].tolist()
-        names = [_partition_name(number) for number in range(len(merged))]
-        for name, source, (first, end) in zip(names, merged, pairwise(starts), strict=True):
-            frame = _renumber(pl.read_parquet(source, glob=False), kept, new_rows)
-            _split(frame, first, end, order, seed).write_parquet(unfinished / name)
+        for path, users_here in zip(merged, pairwise(starts), strict=True):
+            frame = pl.read_parquet(path, glob=False)
+            split = _split(frame, kept, new_rows, users_here, order, seed)
+            split.write_parquet(unfinished / path.name)
         shutil.rmtree(scratch)
         written = pl.scan_parquet([unfinished / name for name in names], glob=False)
         tables = {
@@ -333,7 +336,10 @@ def prepare_parts(
             "timed": "timestamp" in roles,
             "times_are_dates": are_dates,
             "starts": starts,
-            "files": {name: _digest(unfinished / name) for name in (*names, *tables)},
+            "files": {
+                name: hashlib.sha256((unfinished / name).read_bytes()).hexdigest()
+                for name in (*names, *tables)
+            },
         }
         text = json.dumps(manifest, indent=1) + "\n"
         (unfinished / _MANIFEST).write_text(text, encoding="utf-8")
@@ -349,11 +355,10 @@ def _check_arguments(
         check_integer("k_core", k_core)
     if by == "paper":
         raise ParameterError("by='paper' looks at all events at once: prepare without partitions.")
-    other = next((n for n in reading if n not in (*validate.ROLES, "ratings", "min_rating")), None)
-    if other is not None:
+    if others := [n for n in reading if n not in (*validate.ROLES, "ratings", "min_rating")]:
         raise ParameterError(
-            f"{other} does not go with partitions, which are prepared from Parquet files alone: "
-            "leave one out."
+            f"{others[0]} does not go with partitions, which are prepared from Parquet files "
+            "alone: leave one out."
         )
     filters.check_min_rating(reading.get("min_rating"))
 
@@ -362,10 +367,10 @@ def _find_files(source: Any, given: Reading) -> tuple[list[Path], validate.Roles
     """Return Parquet files in the order of the log, and the column of each role."""
     specs = [source] if isinstance(source, str | PathLike) else list(source)
     paths = [path for spec in specs for path in files.files_of(spec)]
-    other = next((path for path in paths if path.suffix.lower() not in files.PARQUET), None)
-    if other is not None and other.exists():
+    others = [path for path in paths if path.suffix.lower() not in files.PARQUET]
+    if others and others[0].exists():
         raise DataError(
-            f"{other} is no Parquet file: only Parquet is prepared in parts; write the log as "
+            f"{others[0]} is no Parquet file: only Parquet is prepared in parts; write the log as "
             "Parquet, or prepare it without partitions."
         )
     sources = [files.file_source(path) for path in paths]
@@ -375,8 +380,6 @@ def _find_files(source: Any, given: Reading) -> tuple[list[Path], validate.Roles
     schemas = [files.parquet_schema(path) for path in paths]
     for column in roles.values():
         files.check_kinds(column, [schema[column] for schema in schemas], sources)
-    if not pl.scan_parquet(paths, glob=False).select(pl.len()).collect().item():
-        raise DataError(f"{first.label} is empty: it has columns but no rows.")
     return paths, roles
 
 
@@ -388,15 +391,19 @@ def _check_events(
     categories, unrated, are_dates, before = list[pl.DataFrame](), 0, set[bool](), 0
     for path in paths:
         first = 0
-        try:
+        with files.reading(path, "Parquet"):
             lazy = pl.scan_parquet(path, glob=False).select(roles.values())
             for chunk in lazy.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
                 frame = by_role(chunk, roles)
-                where = partial(_name_row, path, first)
-                places = {role: validate.Place(str(path), c, where) for role, c in roles.items()}
-                ids = {role: validate.checked_ids(frame[role], places[role]) for role in _IDS}
-                values = validate.checked_values(frame, places, rule, ids["item"])
-                columns: dict[str, Any] = {"user": ids["user"], "item": ids["item"]}
+
+                def locate(row: int, path: Path = path, first: int = first) -> str:
+                    return f"{path}: row {first + row + 1:,}"
+
+                places = {role: validate.Place(str(path), c, locate) for role, c in roles.items()}
+                columns: dict[str, Any] = {
+                    role: validate.checked_ids(frame[role], places[role]) for role in _IDS
+                }
+                values = validate.checked_values(frame, places, rule, columns["item"])
                 columns["position"] = pl.int_range(before, before + len(frame), eager=True)
                 if "ratings" in values:
                     columns["rating"] = values["ratings"]
@@ -408,8 +415,8 @@ def _check_events(
                     categories.append(values["categories"])
                 pl.DataFrame(columns).write_parquet(target / f"{before:012}.parquet")
                 first, before = first + len(frame), before + len(frame)
-        except (PolarsError, PanicException, OSError) as problem:
-            raise files.unreadable(path, "Parquet", problem) from problem
+    if not before:
+        raise DataError(f"{paths[0]} is empty: it has columns but no rows.")
     if len(are_dates) > 1:
         raise DataError(
             f"Column {roles['timestamp']!r} holds dates in some rows and numbers in others: "
@@ -419,10 +426,6 @@ def _check_events(
     if categories:
         table = pl.concat(categories).unique().sort("item_id", "category")
     return table, unrated, are_dates == {True}
-
-
-def _name_row(path: Path, first: int, row: int) -> str:
-    return f"{path}: row {first + row + 1:,}"
 
 
 def _distribute(scratch: Path, partitions: int) -> tuple[pl.Series, pl.Series, list[int]]:
@@ -446,28 +449,27 @@ def _distribute(scratch: Path, partitions: int) -> tuple[pl.Series, pl.Series, l
     return users["id"], items["id"], bounds.tolist()
 
 
-def _merge_all(
-    scratch: Path, bounds: Sequence[int], n_items: int, min_rating: float | None
-) -> dict[str, int]:
+def _merge_all(scratch: Path, names: Sequence[str], min_rating: float | None) -> Counter[str]:
     """Order events, merge repeated pairs and drop low ratings by partition; return counts."""
-    sums = np.zeros(4, np.int64)
-    (scratch / "merged").mkdir()
-    for number, (first, end) in enumerate(pairwise(bounds)):
+    sums = Counter[str]()
+    for number, name in enumerate(names):
         source = scratch / "partitions" / f"partition={number}"
-        frame = _scan(source).sort("position").collect()
+        frame = _scan(source).collect()
         shutil.rmtree(source)
-        users, items = _array(frame, "user") - np.int32(first), _array(frame, "item")
-        values = _array(frame, "rating"), _array(frame, "timestamp")
-        ordered = order_by_user(users, items, end - first, n_items, *values)
-        merged = frame[ordered.positions]
-        sums[:2] += len(frame), len(frame) - len(merged)
-        if ordered.ratings is not None and filters.has_ratings(min_rating, rated=True):
-            kept = filters.meets_min_rating(ordered.ratings, min_rating)
-            sums[2:] += (~kept).sum(), np.isnan(ordered.ratings[~kept]).sum()
+        # The last of a pair is the one that `Interactions.from_rows` keeps.
+        keys = {"timestamp": pl.col("timestamp"), "rating": pl.col("rating").fill_nan(None)}
+        order = [key for column, key in keys.items() if column in frame.columns]
+        merged = frame.sort("user", "item", *order, "position")
+        merged = merged.unique(["user", "item"], keep="last", maintain_order=True)
+        sums.update(rows=len(frame), repeats=len(frame) - len(merged))
+        if "rating" in frame.columns and filters.has_ratings(min_rating, rated=True):
+            ratings = merged["rating"].to_numpy()
+            kept = filters.meets_min_rating(ratings, min_rating)
+            unrated = int(np.isnan(ratings[~kept]).sum())
+            sums.update(interactions=int((~kept).sum()), without_rating=unrated)
             merged = merged.filter(pl.Series(kept))
-        merged.write_parquet(scratch / "merged" / _partition_name(number))
-    names = ("rows", "repeats", "interactions", "without_rating")
-    return dict(zip(names, sums.tolist(), strict=True))
+        merged.write_parquet(scratch / name)
+    return sums
 
 
 def _read_pairs(paths: Sequence[Path]) -> Iterator[tuple[Rows, Rows]]:
@@ -481,48 +483,43 @@ def _k_core(
     pairs: filters.Events, kept: filters.Kept, least: int, report: Report, n_events: int
 ) -> Report:
     """Filter as `k_core` does."""
-    before = _count(kept[0]), _count(kept[1])
+    before = [int(side.sum()) for side in kept]
     rounds = filters.drop_to_core(pairs, kept, least, least)
-    n_left = sum(_count(filters.kept_events(rows, kept)) for rows in pairs())
-    if not n_left:
-        raise filters.nothing_left("k-core", n_events)
-    return report.then(
-        "k-core",
-        rounds=rounds,
-        least_users=least,
-        least_items=least,
-        users=before[0] - _count(kept[0]),
-        items=before[1] - _count(kept[1]),
-        interactions=n_events - n_left,
-    )
+    left = sum(int(filters.kept_events(rows, kept).sum()) for rows in pairs())
+    dropped = before[0] - int(kept[0].sum()), before[1] - int(kept[1].sum())
+    settings = {"rounds": rounds, "least_users": least, "least_items": least}
+    return filters.report_filter(report, "k-core", dropped, (n_events, left), **settings)
 
 
-def _renumber(
-    frame: pl.DataFrame, kept: filters.Kept, new_rows: tuple[Counts, Counts]
+def _split(
+    frame: pl.DataFrame,
+    kept: filters.Kept,
+    new_rows: tuple[Counts, Counts],
+    users_here: tuple[int, int],
+    order: Order,
+    seed: int,
 ) -> pl.DataFrame:
-    """Select the events of a partition that are kept, and give them their new rows."""
-    rows = _array(frame, "user"), _array(frame, "item")
-    taken = filters.kept_events(rows, kept)
-    users, items = (new[old[taken]] for new, old in zip(new_rows, rows, strict=True))
-    numbers = {"user": pl.Series(users, dtype=pl.Int32), "item": pl.Series(items, dtype=pl.Int32)}
-    return frame.filter(pl.Series(taken)).with_columns(**numbers)
-
-
-def _split(frame: pl.DataFrame, first: int, end: int, order: Order, seed: int) -> pl.DataFrame:
-    """Hold out two events of each of the users first..end-1 as `leave_one_out` does."""
+    """Renumber the events that are kept, and hold out two of each user as `leave_one_out` does."""
     from transcf.kernels.splitting import event_keys, last_two
 
-    indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=end - first))
+    first, end = users_here
+    old_rows = frame["user"].to_numpy(), frame["item"].to_numpy()
+    taken = filters.kept_events(old_rows, kept)
+    users, items = (
+        new[old[taken]].astype(np.int32) for new, old in zip(new_rows, old_rows, strict=True)
+    )
+    frame = frame.filter(pl.Series(taken))
+    indptr = offsets(np.bincount(users - first, minlength=end - first))
     if order == "random":
-        keys: Counts = event_keys(indptr, _array(frame, "item"), seed, first)
+        keys: Counts = event_keys(indptr, items, seed, first)
     else:
-        keys = _array(frame, "timestamp" if order == "time" else "position")
+        keys = frame["timestamp" if order == "time" else "position"].to_numpy().copy()
     test, validation = last_two(indptr, keys, LEAST_EVENTS)
     held_out = np.zeros(len(frame), np.uint8)
     held_out[validation] = _PARTS.index("validation")
     held_out[test] = _PARTS.index("test")
-    others = [name for name in ("position", "rating", "timestamp") if name in frame.columns]
-    return frame.select("user", "item", pl.Series("part", held_out), *others)
+    numbers = pl.DataFrame({"user": users, "item": items, "part": held_out})
+    return numbers.hstack(frame.drop("user", "item"))
 
 
 def _counts(written: pl.LazyFrame, name: str, ids: pl.Series) -> pl.DataFrame:
@@ -543,25 +540,6 @@ def _with_split(report: Report, users: pl.DataFrame) -> Report:
         users_kept_whole=len(events) - held_out,
         users_without_training=0,
     )
-
-
-def _count(mask: Mask) -> int:
-    return int(np.count_nonzero(mask))
-
-
-def _array(frame: pl.DataFrame, name: str) -> Any:
-    """Return a copy of a column as an array; None if there is no such column."""
-    return frame[name].to_numpy().copy() if name in frame.columns else None
-
-
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _partition_name(number: int) -> str:
-    return f"part-{number:05}.parquet"
 
 
 def _scan(folder: Path) -> pl.LazyFrame:

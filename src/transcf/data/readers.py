@@ -1,10 +1,13 @@
-"""`read_interactions`: an event log from a file, a table, a dataset name or a folder."""
+"""`read_interactions`: an event log from a file, a table, a dataset name or a folder.
+
+Its side tables are links between users and categories of items.
+"""
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -16,12 +19,12 @@ from transcf.data import validate
 from transcf.data.csv_dialect import Dialect
 from transcf.data.files import files_of, files_source
 from transcf.data.filters import check_min_rating, filter_min_rating, filter_of, filtered
-from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions
+from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
+from transcf.data.interactions import Interactions, mutual_links
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.tables import TableSource, pairs_source, table_source
-from transcf.data.validate import ROLES, Column, RatingRule, Role, find_columns
-from transcf.errors import DataError, ParameterError, did_you_mean
+from transcf.data.validate import ROLES, Column, Place, RatingRule, Role, Roles, find_columns
+from transcf.errors import DataError, ParameterError, shown
 from transcf.parallel import check_unforked
 
 if TYPE_CHECKING:
@@ -119,26 +122,17 @@ def read_interactions(
     check_min_rating(min_rating)
     filter_of(filter)
     dialect = Dialect(header, separator, encoding)
-    columns: dict[Role, Column] = {
-        "user": user,
-        "item": item,
-        "rating": rating,
-        "timestamp": timestamp,
-        "category": category,
-    }
+    columns: dict[Role, Column] = {"user": user, "item": item, "rating": rating}
+    columns |= {"timestamp": timestamp, "category": category}
     if isinstance(source, str | PathLike):
         from transcf.data.datasets import resolve
 
         source = resolve(source)  # here, so that a warning about the path names the caller's line
     if (dataset := _read_dataset(source)) is not None:
-        options: dict[str, Any] = {"links": links, "categories": categories, "separator": separator}
-        given = [name for name, value in (*columns.items(), *options.items()) if value is not None]
-        words = (
-            ("ratings", ratings, "any"),
-            ("header", header, True),
-            ("encoding", encoding, "utf-8"),
-        )
-        given += [name for name, value, default in words if value != default]
+        more: dict[str, Any] = {"links": links, "categories": categories, "separator": separator}
+        given = [name for name, value in (*columns.items(), *more.items()) if value is not None]
+        usual = {"ratings": ratings == "any", "header": header, "encoding": encoding == "utf-8"}
+        given += [name for name, is_usual in usual.items() if not is_usual]
         if given:
             raise ParameterError(
                 f"{source} is no file: how to read it ({', '.join(given)}) can only be said of a "
@@ -153,14 +147,10 @@ def read_interactions(
             "category or categories."
         )
     log = read_source(_open(source, dialect), columns, ratings)
-    if links is not None or categories is not None:
-        from transcf.data.side import read_categories, read_links
     if links is not None:
-        table, report = read_links(_open_side(links, dialect), log.users, log.report)
-        log = log.with_links(table).with_report(report)
+        log = _with_links(log, _open_side(links, dialect))
     if categories is not None:
-        table, report = read_categories(_open_side(categories, dialect), log.items, log.report)
-        log = log.with_categories(table).with_report(report)
+        log = _with_categories(log, _open_side(categories, dialect))
     return filtered(filter_min_rating(log, min_rating), filter)
 
 
@@ -232,7 +222,7 @@ def read_source(
 
 def _read_dataset(source: Any) -> Interactions | None:
     """Return the log of a dataset or of an object of this library; None for files and tables."""
-    from transcf.data.datasets import dataset_names, read_folder, read_named
+    from transcf.data.datasets import read_dataset
     from transcf.data.partitioned import PartitionedLog
     from transcf.data.split import Split
 
@@ -245,18 +235,7 @@ def _read_dataset(source: Any) -> Interactions | None:
             "A split is no event log: give one of its parts, such as split.train, or what "
             "`read_interactions` takes."
         )
-    if isinstance(source, str):
-        return read_named(source)
-    if not isinstance(source, Path):
-        return None
-    if source.is_dir():
-        return read_folder(source)
-    if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
-        raise DataError(
-            f"{source} is neither a file, nor a folder, nor a name of the catalog: "
-            f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
-        )
-    return None
+    return read_dataset(source) if isinstance(source, str | Path) else None
 
 
 def _open(source: Any, dialect: Dialect) -> TableSource:
@@ -297,3 +276,104 @@ def _pair_ids(
     with ThreadPoolExecutor(max_workers=1) as other:
         items = other.submit(number, "item")
         return number("user"), items.result()
+
+
+def _with_links(log: Interactions, source: TableSource) -> Interactions:
+    """Add links between users; ids that are not users of the log are left out and counted."""
+    frame, places = _read_side(source, ("user", "friend"), log.users)
+    rows, friends = (
+        _side_rows(validate.checked_ids(frame[role], place), source, log.users)
+        for role, place in places.items()
+    )
+    known = (rows != UNKNOWN) & (friends != UNKNOWN)
+    if not known.any():
+        raise _no_known_id(source, "user", log.users)
+    links = mutual_links(log.users, rows[known], friends[known])
+    report = log.report.then("links", rows=len(frame), with_unknown_users=(~known).sum())
+    return log.with_links(links).with_report(report)
+
+
+def _with_categories(log: Interactions, source: TableSource) -> Interactions:
+    """Add categories of items; items that are not in the log are left out and counted."""
+    items = log.items
+    frame, places = _read_side(source, ("item", "category"), items)
+    ids = validate.checked_ids(frame["item"], places["item"])
+    if source.is_text and not items.is_text and ids.dtype == pl.String:
+        numbers = plain_integers(ids)
+        ids = ids if numbers.null_count() else numbers
+    table = validate.to_categories(ids, frame["category"], places["category"])
+    if not len(table):
+        raise DataError(
+            f"{source.label} has no category in it: column {places['category'].column!r} is empty."
+        )
+    rows = _side_rows(table["item_id"], source, items)
+    known = pl.Series(rows != UNKNOWN)
+    if not known.any():
+        raise _no_known_id(source, "item", items)
+    unknown = table["item_id"].filter(~known).n_unique()
+    kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
+    counts = {"rows": len(table), "unknown_items": unknown}
+    if n_empty := frame["category"].null_count():
+        counts["without_category"] = n_empty
+    report = log.report.then("categories", **counts)
+    return replace(log, categories=kept.sort("item_id", "category"), report=report)
+
+
+def _read_side(
+    source: TableSource, roles: tuple[Role, Role], known: IdMap
+) -> tuple[pl.DataFrame, dict[Role, Place]]:
+    """Read two columns."""
+    chosen = _side_columns(source, roles, known)
+    frame = source.read(chosen)
+    if not len(frame):
+        raise DataError(f"{source.label} is empty: it has columns but no rows.")
+    return frame, {role: source.place(chosen[role]) for role in roles}
+
+
+def _side_columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Roles:
+    """Find two columns by their usual names.
+
+    In a table of two columns, a column without a usual name has the role that is left; two such
+    columns are in order, unless the names are values of a first row.
+    """
+    names = source.columns
+    usual = validate.usual_roles(names if source.has_header else [""] * len(names))
+    for role in roles:
+        if usual.count(role) > 1:
+            raise _wrong(source, f"has several columns that could be the {role}", roles)
+    chosen: Roles = {role: names[usual.index(role)] for role in roles if role in usual}
+    missing = [role for role in roles if role not in chosen]
+    others = [name for name, role in zip(names, usual, strict=True) if role is None]
+    if len(names) == len(roles) and len(others) == len(missing):
+        if not chosen and source.has_header and source.is_text:
+            for name, row in zip(names, known.rows(names), strict=True):
+                if validate.looks_like_data(name) or row != UNKNOWN:
+                    raise _wrong(source, f"has {name!r} in the place of a name", roles)
+        return chosen | dict(zip(missing, others, strict=True))
+    if missing:
+        raise _wrong(source, f"has no {missing[0]} column", roles)
+    return chosen
+
+
+def _wrong(source: TableSource, what: str, roles: tuple[Role, Role]) -> DataError:
+    first, second = (role if role == "category" else f"{role}_id" for role in roles)
+    return DataError(f"{source.label} {what}: give a table with columns {first} and {second}.")
+
+
+def _side_rows(ids: pl.Series, source: TableSource, known: IdMap) -> Rows:
+    """Return the rows of ids; untyped text is parsed if the known ids are integers."""
+    if known.is_text or not source.is_text or ids.dtype != pl.String:
+        return known.rows_of_column(ids)
+    numbers = plain_integers(ids)
+    rows = known.rows_of_column(numbers.fill_null(0))
+    rows[numbers.is_null().to_numpy()] = UNKNOWN
+    return rows
+
+
+def _no_known_id(source: TableSource, what: str, known: IdMap) -> DataError:
+    kind = "text" if known.is_text else "integers"
+    example = f", such as {shown(known.series[0])}" if len(known) else ""
+    return DataError(
+        f"{source.label} has no {what} of the log, whose {what} ids are {kind}{example}: "
+        "give the same ids."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 
@@ -46,9 +46,9 @@ class Report:
 
     steps: tuple[Step, ...] = ()
 
-    def then(self, name: str, /, **counts: int) -> Report:
+    def then(self, name: str, /, **counts: SupportsInt) -> Report:
         """Return this report with one more step."""
-        return Report((*self.steps, Step(name, dict(counts))))
+        return Report((*self.steps, Step(name, {key: int(n) for key, n in counts.items()})))
 
     def count(self, name: str, key: str) -> int:
         """Sum a count over all steps of that name (0 if there were none)."""
@@ -63,7 +63,7 @@ class Report:
         """Read what `to_list` returned."""
         report = cls()
         for step in steps:
-            counts = {key: int(value) for key, value in step.items() if key != "step"}
+            counts = {key: value for key, value in step.items() if key != "step"}
             report = report.then(str(step["step"]), **counts)
         return report
 

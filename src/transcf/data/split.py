@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,7 +45,6 @@ class Candidates:
     source: str
 
     def __post_init__(self) -> None:
-        """Freeze the arrays: candidates are part of the split."""
         self.indptr.flags.writeable = False
         self.items.flags.writeable = False
 
@@ -104,15 +104,11 @@ class Split:
         """Whether the log was cut in time: no part begins before the end of an earlier one."""
         if str(self.recipe.get("rule", "")).startswith("leave-one-out"):
             return False  # though a log with a single user looks cut
-        ends: list[int] = []
-        for part in (self.train, self.validation, self.test):
-            if part.timestamps is None:
-                return False
-            if len(part):
-                if ends and int(part.timestamps.min()) <= ends[-1]:
-                    return False
-                ends.append(int(part.timestamps.max()))
-        return True
+        times = [part.timestamps for part in (self.train, self.validation, self.test)]
+        if any(part is None for part in times):
+            return False
+        filled = [part for part in times if part is not None and len(part)]
+        return all(one.max() < other.min() for one, other in pairwise(filled))
 
     def known_items(self, part: str) -> Csr:
         """Return the items that count as seen when `part` ("validation" or "test") is ranked.
@@ -123,11 +119,7 @@ class Split:
 
     def touched_items(self) -> Csr:
         """Return the items of each user in any part."""
-        total = self.train.by_user.to_scipy() + self.validation.by_user.to_scipy()
-        total = total + self.test.by_user.to_scipy()
-        total.sort_indices()
-        indptr, indices = total.indptr.astype(np.int64), total.indices.astype(np.int32)
-        return Csr(indptr, indices, self.train.n_items)
+        return Interactions.joined(self.train, self.validation, self.test).by_user
 
     def save(self, folder: str | Path) -> Path:
         """Write the split atomically to a folder of Parquet files.
@@ -148,18 +140,16 @@ class Split:
             raise DataError(f"{folder} is not a saved split: it has no {_HEAD}.")
         try:
             head = json.loads((folder / _HEAD).read_text(encoding="utf-8"))
-            if head["version"] != _VERSION:
-                raise DataError(
-                    f"{folder} is a split of version {head['version']}, this library reads "
-                    f"{_VERSION}: save it again."
-                )
-            return _read(folder, head)
-        except DataError:
-            raise
+            if head["version"] == _VERSION:
+                return _read(folder, head)
         except (PolarsError, OSError, KeyError, ValueError, TypeError) as problem:
             raise DataError(
                 f"{folder} is a damaged split ({problem}): split the log again."
             ) from problem
+        raise DataError(
+            f"{folder} is a split of version {head['version']}, this library reads {_VERSION}: "
+            "save it again."
+        )
 
 
 def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
@@ -186,21 +176,13 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
     held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0
     pool = np.unique(split.train.item_rows)
     touched = split.touched_items()
+    users = np.flatnonzero(held_out).astype(np.int32)
     lengths, items = draw_unseen(
-        np.flatnonzero(held_out).astype(np.int32),
-        touched.indptr,
-        touched.indices,
-        pool,
-        split.train.n_items,
-        n,
-        seed,
+        users, touched.indptr, touched.indices, pool, split.train.n_items, n, seed
     )
-    report = split.report.then(
-        "draw candidates",
-        users=int(held_out.sum()),
-        candidates=len(items),
-        users_with_fewer=int((held_out & (lengths < n)).sum()),
-    )
+    fewer = (lengths[users] < n).sum()
+    counts = {"users": len(users), "candidates": len(items), "users_with_fewer": fewer}
+    report = split.report.then("draw candidates", **counts)
     recipe = {**split.recipe, "candidates": n, "candidates_seed": seed}
     candidates = Candidates(offsets(lengths), items, f"{n} drawn, seed {seed}")
     return replace(split, candidates=candidates, recipe=recipe, report=report)

@@ -68,10 +68,7 @@ def open_split(
     from transcf.data.datasets import resolve
 
     source = resolve(spec)  # here, so that a warning about the path names the caller's line
-    stored = _stored_split(source, protocol, seed, reading)
-    if stored is not None:
-        return stored
-    return _split_by_rule(source, read_interactions(source, **reading), protocol, seed)
+    return _open(source, protocol, seed, reading)[0]
 
 
 def open_log_and_split(
@@ -88,37 +85,32 @@ def open_log_and_split(
         log = read_interactions(spec, **reading)
         return log, split_log(log, protocol, seed=seed)
     source = resolve(spec)
-    stored = _stored_split(source, protocol, seed, reading)
-    log = read_interactions(source, **reading)
-    return log, stored or _split_by_rule(source, log, protocol, seed)
+    split, read = _open(source, protocol, seed, reading)
+    return read_interactions(source) if read is None else read, split
 
 
-def _stored_split(
+def _open(
     source: str | Path, protocol: str | None, seed: int, reading: Reading
-) -> Split | None:
-    """Return the split that a source holds, for a protocol; None if it is a log."""
-    from transcf.data.datasets import read_split
+) -> tuple[Split, Interactions | None]:
+    """Return the split that a source holds, or the split of its log and that log.
 
-    stored = read_split(source, sampled=_is_sampled(protocol), seed=seed)
+    A log is split by the authors' rules where its dataset has some.
+    """
+    from transcf.data.datasets import is_split_by_rule, read_split
+
+    sampled = protocol is not None and protocol_named(protocol).sampled
+    stored = read_split(source, sampled=sampled, seed=seed)
     if stored is not None and reading:
         raise ParameterError(
             f"{source} is no file: it is split already, so how to read it ({', '.join(reading)}) "
             "can only be said of the log that it was made from."
         )
-    return None if stored is None else split_log(stored, protocol, seed=seed)
-
-
-def _split_by_rule(source: str | Path, log: Interactions, protocol: str | None, seed: int) -> Split:
-    """Split a log for a protocol, by the authors' rules where its dataset has some."""
-    from transcf.data.datasets import is_split_by_rule
-
-    by_rule = _is_sampled(protocol) and is_split_by_rule(source)
+    if stored is not None:
+        return split_log(stored, protocol, seed=seed), None
+    log = read_interactions(source, **reading)
+    by_rule = sampled and is_split_by_rule(source)
     data = leave_one_out(paper_filter(log), "paper") if by_rule else log
-    return split_log(data, protocol, seed=seed)
-
-
-def _is_sampled(protocol: str | None) -> bool:
-    return protocol is not None and protocol_named(protocol).sampled
+    return split_log(data, protocol, seed=seed), log
 
 
 def split_log(data: Any, protocol: str | None = None, *, seed: int = 0) -> Split:
@@ -258,18 +250,15 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
 def leaving_out(by: Order, seed: int, *, timed: bool) -> tuple[Order, Recipe]:
     """Return the order that `leave_one_out` uses, and the recipe of the split."""
     check_word("by", by, ("auto", *_LAST))
-    order: Order = by
-    if by == "auto":
-        order = "time" if timed else "random"
+    order = by if by != "auto" else "time" if timed else "random"
     if order == "time" and not timed:
         raise _no_times()
-    how, is_random = _LAST[order], order == "random"
-    if is_random:
-        seed = check_integer("seed", seed)
-        how += f", seed {seed}"
-        how += " (the log has no timestamps)" if by == "auto" else ""
-    rule = f"leave-one-out by {order}"
-    return order, {"rule": rule, "seed": seed if is_random else None, "how": how}
+    recipe: Recipe = {"rule": f"leave-one-out by {order}", "seed": None, "how": _LAST[order]}
+    if order == "random":
+        recipe["seed"] = check_integer("seed", seed)
+        unordered = " (the log has no timestamps)" if by == "auto" else ""
+        recipe["how"] = f"{_LAST[order]}, seed {seed}{unordered}"
+    return order, recipe
 
 
 def _item_numbers(log: Interactions) -> _Times:
@@ -300,12 +289,9 @@ def temporal_cut(log: Any, at: Moment | float = 0.1, *, validation: Moment | flo
     if not len(earlier):
         raise DataError(f"at={shown(at)} leaves nothing before the cut: choose a later one.")
     start = _threshold(earlier, validation, log.times_are_dates, "validation")
-    recipe: Recipe = {
-        "rule": "temporal cut",
-        "at": at.isoformat() if isinstance(at, date) else at,
-        "validation": validation.isoformat() if isinstance(validation, date) else validation,
-        "how": f"{_from(at, '')} for test, {_from(validation, ' before them')} for validation",
-    }
+    how = f"{_from(at, '')} for test, {_from(validation, ' before them')} for validation"
+    at, validation = (m.isoformat() if isinstance(m, date) else m for m in (at, validation))
+    recipe: Recipe = {"rule": "temporal cut", "at": at, "validation": validation, "how": how}
     return _parts(log, (times >= start) & ~test, test, recipe)
 
 
@@ -370,14 +356,12 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
         raise ParameterError(f"test={test} and validation={validation} leave nothing to train on.")
     order = np.argsort(event_keys(log.by_user.indptr, log.item_rows, seed, 0))
     n_test, n_validation = round(test * len(log)), round(validation * len(log))
-    recipe: Recipe = {
-        "rule": "random ratio",
-        "test": test,
-        "validation": validation,
-        "seed": seed,
-        "how": f"{100 * test:g} % of the events at random for test, {100 * validation:g} % for "
-        f"validation, seed {seed}",
-    }
+    how = (
+        f"{100 * test:g} % of the events at random for test, {100 * validation:g} % for "
+        f"validation, seed {seed}"
+    )
+    recipe: Recipe = {"rule": "random ratio", "test": test, "validation": validation}
+    recipe |= {"seed": seed, "how": how}
     held_out = _mask(log, order[n_test : n_test + n_validation])
     return _parts(log, held_out, _mask(log, order[:n_test]), recipe)
 
@@ -415,12 +399,6 @@ def _parts(log: Interactions, validation: Mask, test: Mask, recipe: Recipe, **co
             f"hold out less, or give users with at least {LEAST_EVENTS} events."
         )
     untrained = (log.user_counts > 0) & (train.user_counts == 0)
-    report = log.report.then(
-        "split",
-        train=len(train),
-        validation=int(validation.sum()),
-        test=int(test.sum()),
-        **counts,
-        users_without_training=int(untrained.sum()),
-    )
+    sizes = {"train": len(train), "validation": validation.sum(), "test": test.sum(), **counts}
+    report = log.report.then("split", **sizes, users_without_training=untrained.sum())
     return Split(train, log.select(validation), log.select(test), recipe=recipe, report=report)

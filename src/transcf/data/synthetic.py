@@ -69,8 +69,8 @@ def synthesize(
     """
     from transcf.kernels.synthesis import World, draw_events
 
-    _check_number("drift", drift, math.inf)
-    _check_number("sequences", sequences, 1)
+    drift = _checked_number("drift", drift, math.inf)
+    sequences = _checked_number("sequences", sequences, 1)
     categories = _check(users, items, interactions, categories)
     seed = check_integer("seed", seed)
     random = np.random.default_rng(seed)
@@ -83,16 +83,7 @@ def synthesize(
     names = random.permutation(items).astype(np.int32)
     releases = np.maximum(0, random.uniform(-0.5, 1, items))
     world = World(
-        tastes=tastes,
-        shares=shares,
-        favourites=favourites,
-        arrivals=arrivals,
-        starts=starts,
-        popularity=popularity,
-        styles=styles,
-        releases=releases,
-        sequences=float(sequences),
-        drift=float(drift),
+        tastes, shares, favourites, arrivals, starts, popularity, styles, releases, sequences, drift
     )
     item_rows, strengths, moments = draw_events(degrees, world, seed)
     user_rows = np.repeat(np.arange(users, dtype=np.int32), degrees)
@@ -100,9 +91,8 @@ def synthesize(
     arrival = arrivals[user_rows] * _SPAN
     times = _EPOCH + arrival + moments * (_SPAN - arrival)
     user_ids, item_ids = _ids("u", users), _ids("i", items)
-    labels = pl.Series([f"category {number + 1:02d}" for number in range(categories)])
-    labels = labels.gather(np.repeat(np.arange(categories), np.diff(starts)))
-    labelled = pl.DataFrame({"item_id": item_ids.ids(names), "category": labels})
+    labels = np.repeat([f"category {n + 1:02d}" for n in range(categories)], np.diff(starts))
+    labelled = pl.DataFrame({"item_id": item_ids.ids(names), "category": labels.tolist()})
     log = Interactions.from_rows(
         user_ids,
         item_ids,
@@ -141,12 +131,13 @@ def _check(users: int, items: int, interactions: int, categories: int | None) ->
     return categories
 
 
-def _check_number(name: str, value: float, most: float) -> None:
+def _checked_number(name: str, value: float, most: float) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= most or math.isinf(value):
         raise ParameterError(
             f"{name}={shown(value)} is not allowed; it must be a number from 0 to {most:g}."
         )
+    return float(value)
 
 
 def _make_items(

@@ -79,11 +79,10 @@ def find_columns(
             wanted = _usual_column(names, role, label) if has_header else _UNNAMED.get(role)
         if wanted is not None:
             column = _column(names, wanted, label, has_header)
-            for other, taken in chosen.items():
-                if taken == column:
-                    raise DataError(
-                        f"{label}: column {column!r} cannot be both the {other} and the {role}."
-                    )
+            if other := next((r for r, taken in chosen.items() if taken == column), None):
+                raise DataError(
+                    f"{label}: column {column!r} cannot be both the {other} and the {role}."
+                )
             chosen[role] = column
     return chosen
 
@@ -228,8 +227,7 @@ def _to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArra
     elif not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null)):
         raise place.wrong_kind(kind, "a rating is a number")
     numbers = values.cast(pl.Float32, strict=False)
-    unread = numbers.is_null() & values.is_not_null()
-    if unread.any():
+    if (unread := numbers.is_null() & values.is_not_null()).any():
         row = _first(unread)
         raise place.wrong(row, f"is {values[row]!r}", "a rating is a number")
     if (infinite := numbers.is_infinite() & numbers.is_not_null()).any():

@@ -30,11 +30,7 @@ def encode(pieces: Iterable[pl.DataFrame], form: str) -> Iterator[bytes]:
 
 
 def form_of(path: Path) -> str:
-    """Return the format of a file name by its ending: "csv" for "lists.CSV.gz".
-
-    Raises:
-        DataError: The ending is not known.
-    """
+    """Return the format of a file name by its ending ("csv" for "lists.CSV.gz"), or raise."""
     stem, _, ending = path.name.lower().removesuffix(".gz").rpartition(".")
     form = "jsonl" if ending == "ndjson" else ending
     forms = (*_SEPARATORS, "jsonl") if _is_packed(path) else (*_SEPARATORS, "jsonl", "parquet")
@@ -104,7 +100,7 @@ def _write_parquet(pieces: Iterable[pl.DataFrame], path: Path) -> None:
     files: list[Path] = []
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         for number, piece in enumerate(pieces):
-            files.append(Path(scratch) / f"{number}.parquet")
+            files.append(Path(scratch, f"{number}.parquet"))
             piece.write_parquet(files[-1])
         if len(files) == 1:
             files[0].rename(path)

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from transcf.data.datasets import load_split
-from transcf.data.datasets.catalog import CATALOG
+from transcf.data.datasets import CATALOG, load_split
 from transcf.data.readers import open_data
 from transcf.data.split import Split
 from transcf.data.splitters import open_split, split_log

@@ -8,18 +8,16 @@
 | `seen.parquet` | user and item rows of the training interactions, and the place of each in time |
 | `README.md` | the model card; loading does not read it, so it may be edited |
 
-Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores, so that damage
-cannot become a wrong recommendation. Checksums find damage and careless edits; they do not
-authenticate the author. A folder can only name a registered model, and no file in it can execute
-code.
+Loading compares every file with its SHA-256, in pieces of 64 MiB on all cores. Checksums find
+damage and careless edits; they do not authenticate the author. A folder can only name a registered
+model, and no file in it can execute code.
 
 `save` never writes to an existing file: it replaces the folder. Files that are read meanwhile may
 belong to different folders, which their checksums show; reading then starts again. Loaded arrays
-are a private copy, so later changes of the files do not matter. Arrays of `LARGE_BYTES` and more
-are memory-mapped instead, so that a large model is ready at once and its memory is shared between
-processes. Other programs should replace folders as `save` does (`cp -r` to a new name, then `mv`):
-writing to a mapped file changes answers, and truncating it ends the process. Where that cannot be
-ruled out, load with `mapped=False`.
+are a private copy; those of `LARGE_BYTES` and more are memory-mapped, so that a large model is
+ready at once and its memory is shared between processes. Other programs should replace folders as
+`save` does (`cp -r` to a new name, then `mv`): writing to a mapped file changes answers, and
+truncating it ends the process. Where that cannot be ruled out, load with `mapped=False`.
 
 Version 1 of a model is its folder, say `models/shop`. Later ones are `models/shop.versions/2` and
 so on, and `models/shop.versions/current` holds the number of the current one, which everything that
@@ -48,7 +46,7 @@ from transcf import __version__
 from transcf.data.atomic import atomic_write, atomic_write_dir, is_taken
 from transcf.data.csr import Csr, Histories
 from transcf.data.files import path_of
-from transcf.data.ids import IdMap, Rows
+from transcf.data.ids import IdMap
 from transcf.data.json_text import from_json, misfit
 from transcf.data.parquet_check import damage_of
 from transcf.data.readers import Reading
@@ -98,6 +96,8 @@ _REPORT = {
     "fitted_on": NotRequired[str],
     "events_after": NotRequired[int],
 }
+#: Attributes of `StoredModel` that the description has under the same name.
+_FIELDS = ("params", "report", "timed", "best_epoch", "additions")
 _CONTENT = {
     "library": str,
     "class": str,
@@ -142,11 +142,7 @@ class StoredModel:
 
 
 def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model atomically to a folder.
-
-    A model that exists there is replaced with `overwrite`, and is an error without; any other
-    folder that is not empty is an error.
-    """
+    """Write a model atomically to a folder; see `check_replaceable`."""
     check_unforked("save a model")
     target = path_of(folder).absolute()
     check_replaceable(target, overwrite=overwrite)
@@ -156,8 +152,7 @@ def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = Fal
         model.items.series.to_frame().write_parquet(place / _ITEMS)
         _seen_table(model).write_parquet(place / _SEEN)
         about = _describe(model, place)
-        text = json.dumps(about, indent=2) + "\n"
-        (place / NAME).write_text(text, encoding="utf-8")
+        (place / NAME).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
     return path_of(folder)
 
@@ -213,17 +208,12 @@ def _read(folder: Path, mapped: bool | None) -> StoredModel:
     return StoredModel(
         kind=about["class"],
         summary="",
-        params=about["params"],
-        report=about["report"],
         users=users,
         items=items,
         seen=seen,
         histories=histories,
-        timed=about["timed"],
-        best_epoch=about["best_epoch"],
-        additions=about["additions"],
         arrays=tensors.parse(folder / _TENSORS, contents[_TENSORS])[1],
-        version=about["version"],
+        **{name: about[name] for name in (*_FIELDS, "version")},
     )
 
 
@@ -288,10 +278,7 @@ def _content(path: Path, entry: dict[str, Any], mapped: bool | None) -> tensors.
         else:
             content = np.fromfile(file, np.uint8)
     if checksums(content) != entry["sha256"]:
-        raise ModelFileError(
-            f"{path} is damaged or was altered (its checksum differs): restore the folder from a "
-            "copy or fit again."
-        )
+        raise ModelFileError(f"{path} is damaged or was altered (its checksum differs): {_REMEDY}.")
     return content
 
 
@@ -311,20 +298,11 @@ def checksums(content: tensors.Bytes) -> list[str]:
 def _describe(model: StoredModel, place: Path) -> About:
     """Make the content of `model.json`, JSON values only."""
     written = {name: np.memmap(place / name, np.uint8, "r") for name in _CHECKED}
-    about: About = {
-        "format": _FORMAT,
-        "version": VERSION,
-        "library": __version__,
-        "class": model.kind,
-        "params": model.params,
-        "report": model.report,
-        "timed": model.timed,
-        "best_epoch": model.best_epoch,
-        "additions": model.additions,
-        "files": {
-            name: {"bytes": len(content), "sha256": checksums(content)}
-            for name, content in written.items()
-        },
+    about: About = {"format": _FORMAT, "version": VERSION, "library": __version__}
+    about |= {"class": model.kind, **{name: getattr(model, name) for name in _FIELDS}}
+    about["files"] = {
+        name: {"bytes": len(content), "sha256": checksums(content)}
+        for name, content in written.items()
     }
     try:
         about = json.loads(json.dumps(about, default=np.generic.item, allow_nan=False))
@@ -385,7 +363,7 @@ def _table(values: dict[str, Any]) -> str:
 
 
 def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
-    """Raise unless a model may be written there: to a free name, an empty folder or a model."""
+    """Raise unless a model may be written to a free name, an empty folder or over a model."""
     current = Versions(target).current()
     if current != 1:
         raise ModelFileError(
@@ -423,7 +401,7 @@ def _seen_table(model: StoredModel) -> pl.DataFrame:
 
 def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:
     ids = _read_table(path, content, {"id": (pl.Int64, pl.String)})["id"]
-    if ids.null_count() or not ids.is_sorted() or ids.n_unique() != len(ids):
+    if not ids.is_sorted() or ids.n_unique() != len(ids):
         raise ModelFileError(f"{path} does not hold unique ids in ascending order.")
     return IdMap(ids)
 
@@ -434,8 +412,9 @@ def _read_seen(
     kinds = dict.fromkeys(("user", "item", "place"), (pl.Int32,))
     table = _read_table(path, content, kinds)
     users, items, places = (table[name].to_numpy() for name in kinds)
-    missing = table.null_count().sum_horizontal().item()
-    if missing or not _is_ordered(users, items, n_users, n_items):
+    inside = (users >= 0) & (users < n_users) & (items >= 0) & (items < n_items)
+    is_ordered = np.diff(users.astype(np.int64) * n_items + items) > 0
+    if not (inside.all() and is_ordered.all()):
         raise ModelFileError(f"{path} does not fit the users and items of the model.")
     indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     in_order = np.full(len(items), -1, np.int32)
@@ -450,21 +429,10 @@ def _read_seen(
     return Csr(indptr, items.copy(), n_items), Histories(indptr, in_order, n_items)
 
 
-def _is_ordered(users: Rows, items: Rows, n_users: int, n_items: int) -> bool:
-    """Whether these are pairs of rows by user and then by item, none of them twice."""
-    if not len(users):
-        return True
-    later = users[1:] > users[:-1]
-    ordered = later | ((users[1:] == users[:-1]) & (items[1:] > items[:-1]))
-    inside = users[0] >= 0 and users[-1] < n_users and items.min() >= 0 and items.max() < n_items
-    return bool(inside and ordered.all())
-
-
 def _read_table(
     path: Path, content: tensors.Bytes, columns: dict[str, tuple[Any, ...]]
 ) -> pl.DataFrame:
-    damage = damage_of(content.data)
-    if damage is not None:
+    if damage := damage_of(content.data):
         raise ModelFileError(f"{path} is damaged ({damage}): restore the folder or fit again.")
     try:
         table = pl.read_parquet(io.BytesIO(content.data))
@@ -474,6 +442,8 @@ def _read_table(
         table.schema[name] not in kinds for name, kinds in columns.items()
     ):
         raise ModelFileError(f"{path} has other columns than a saved model.")
+    if any(column.null_count() for column in table):
+        raise ModelFileError(f"{path} has missing values, unlike a saved model.")
     return table
 
 
@@ -499,7 +469,7 @@ class Versions:
     def later(self) -> Path:
         """The folder of the later versions."""
         absolute = self.base.absolute()
-        return absolute.parent / f"{absolute.name}.versions"
+        return absolute.with_name(f"{absolute.name}.versions")
 
     @property
     def pointer(self) -> Path:
@@ -511,11 +481,7 @@ class Versions:
         return self.base if version == 1 else self.later / str(version)
 
     def current(self) -> int:
-        """Return the number of the current version.
-
-        Raises:
-            ModelFileError: The file of the current version does not hold a number.
-        """
+        """Return the number of the current version; raise a `ModelFileError` if it is damaged."""
         try:
             text = self.pointer.read_bytes()[:100].decode("ascii", "replace").strip()
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -548,10 +514,10 @@ class Versions:
     def fingerprint(self, version: int) -> tuple[int, int, int]:
         """Return a value that changes when the files of a version are replaced."""
         try:
-            status = os.stat(self.folder(version) / NAME)
+            status = (self.folder(version) / NAME).stat()
         except OSError:
-            return (version, 0, 0)
-        return (version, status.st_ino, status.st_mtime_ns)
+            return version, 0, 0
+        return version, status.st_ino, status.st_mtime_ns
 
     def add(self, model: Any) -> int:
         """Save a model as the next version, which is not served yet, and return its number."""

@@ -1,23 +1,98 @@
-"""Named datasets: those of the paper and a few more, found locally or downloaded."""
+"""Named datasets: those of the paper and a few more, found locally or downloaded.
+
+`catalog.toml` describes them, `parsers` reads them.
+"""
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
+import shutil
+import sys
+import tomllib
+import urllib.error
+import urllib.request
 import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from transcf.data.datasets import parsers
-from transcf.data.datasets.catalog import CATALOG, Dataset, fetch
 from transcf.data.files import path_of, user_path
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split, is_saved_split
 from transcf.errors import DataError, did_you_mean
+from transcf.interrupts import temporary_folder
 from transcf.user_cache import user_cache
 
 #: The name of the generated demo data.
 SYNTHETIC = "synthetic"
+_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to download.
+
+    Attributes:
+        url: Its address.
+        name: Name of the file, or of the member of a zip archive.
+        sha256: Checksum of the file or member, or None if not known.
+    """
+
+    url: str
+    name: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the catalog.
+
+    Attributes:
+        name: Name for `load`.
+        title: Full name.
+        home: Home page.
+        citation: Publication to cite.
+        terms: Terms of use.
+        forms: Alternative formats of the published files; empty if a function of its own reads
+            them.
+        marks: Files by which a folder is recognized as this dataset; one of them suffices.
+        remotes: Files to download; empty if they have to be requested at `home`.
+        paper_size: Users, items and interactions in the paper, where known.
+        split_by_rule: Whether the authors' split follows from the published files: their filter,
+            then each user's largest item number. (Tests compare it with their held-out rows.)
+    """
+
+    name: str
+    title: str
+    home: str
+    citation: str
+    terms: str
+    marks: tuple[str, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+    paper_size: tuple[int, int, int] | None = None
+    split_by_rule: bool = False
+    forms: tuple[Mapping[str, Any], ...] = ()
+
+    def parse(self, folder: Path) -> Interactions:
+        """Read the published files in a folder."""
+        return parsers.read_published(folder, self.name, self.forms)
+
+
+def _entry(name: str, fields: dict[str, Any]) -> Dataset:
+    remotes = tuple(Remote(**remote) for remote in fields.pop("remotes", ()))
+    lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+    return Dataset(name, remotes=remotes, **{**fields, **lists})
+
+
+_TEXT = Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")
+#: Every dataset by name.
+CATALOG = {name: _entry(name, fields) for name, fields in tomllib.loads(_TEXT).items()}
 
 
 def names() -> list[str]:
@@ -89,10 +164,8 @@ def download(name: str, folder: str | Path | None = None) -> Path:
         folder: Target folder; None means its name in $TRANSCF_DATA or in the user's cache.
     """
     dataset = describe(name)
-    if folder is not None:
-        return fetch(dataset, path_of(folder))
-    root = os.environ.get("TRANSCF_DATA")
-    return fetch(dataset, (Path(root) if root else user_cache()) / name)
+    root = os.environ.get("TRANSCF_DATA") or user_cache()
+    return fetch(dataset, Path(root, name) if folder is None else path_of(folder))
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -133,34 +206,33 @@ def find_folder(name: str) -> Path | None:
 
 def recognize(folder: Path) -> Dataset | None:
     """Return the dataset whose published files a folder holds: by its files, then by its name."""
-    for dataset in CATALOG.values():
-        if any(parsers.find_file(folder, mark) is not None for mark in dataset.marks):
-            return dataset
-    return CATALOG.get(folder.name)
+    found = (one for one in CATALOG.values() if parsers.find_file(folder, *one.marks) is not None)
+    return next(found, CATALOG.get(folder.name))
 
 
-def read_named(name: str) -> Interactions:
-    """Read a dataset by its name, or make the demo data."""
-    if name != SYNTHETIC:
-        return load(name)
+def read_dataset(source: str | Path) -> Interactions | None:
+    """Read all events of a dataset by its name, or in a folder of a known format; else None."""
+    from transcf.data.partitioned import is_partitioned, open_parts
     from transcf.data.synthetic import synthesize
 
-    return synthesize()
-
-
-def read_folder(folder: Path) -> Interactions | None:
-    """Read all events of a folder in a format of its own; None if it is a folder of tables."""
-    from transcf.data.partitioned import is_partitioned, open_parts
-
-    if is_saved_split(folder):
-        split = Split.load(folder)
+    if isinstance(source, str):
+        return synthesize() if source == SYNTHETIC else load(source)
+    if not source.is_dir():
+        if not source.exists() and not source.suffix and not glob.has_magic(str(source)):
+            raise DataError(
+                f"{source} is neither a file, nor a folder, nor a name of the catalog: "
+                f"{', '.join(dataset_names())}.{did_you_mean(source.name, dataset_names())}"
+            )
+        return None
+    if is_saved_split(source):
+        split = Split.load(source)
         return Interactions.joined(split.train, split.validation, split.test)
-    if is_partitioned(folder):
-        return open_parts(folder).read()
-    if parsers.is_prepared(folder):
-        return parsers.read_prepared(folder)
-    dataset = recognize(folder)
-    return None if dataset is None else dataset.parse(folder)
+    if is_partitioned(source):
+        return open_parts(source).read()
+    if parsers.is_prepared(source):
+        return parsers.read_prepared(source)
+    dataset = recognize(source)
+    return None if dataset is None else dataset.parse(source)
 
 
 def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
@@ -183,6 +255,75 @@ def read_split(source: str | Path, *, sampled: bool, seed: int) -> Split | None:
 
 def is_split_by_rule(source: str | Path) -> bool:
     """Return whether the authors' split of a dataset follows from its published files."""
-    folder = isinstance(source, Path) and source.is_dir()
-    dataset = recognize(Path(source)) if folder else CATALOG.get(str(source))
+    dataset = recognize(Path(source))
     return dataset is not None and dataset.split_by_rule
+
+
+def fetch(dataset: Dataset, folder: Path) -> Path:
+    """Download the files of a dataset into a folder, with a progress bar.
+
+    The folder is created when all files are complete and their checksums, where known, match.
+    """
+    if not dataset.remotes:
+        raise DataError(f"{dataset.name} has to be asked for at {dataset.home}.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with temporary_folder(f".{folder.name}.", folder.parent) as scratch:
+        fetched: dict[str, Path] = {}
+        (scratch / "new").mkdir()
+        for number, remote in enumerate(dataset.remotes):
+            if remote.url not in fetched:
+                fetched[remote.url] = _download(remote.url, scratch / f"{number}.part")
+            target = scratch / "new" / remote.name
+            if remote.url.endswith(".zip"):
+                _extract(fetched[remote.url], remote, target)
+            else:
+                fetched[remote.url].rename(target)
+            _check_sum(target, remote)
+        folder.mkdir(exist_ok=True)
+        for file in (scratch / "new").iterdir():
+            file.replace(folder / file.name)
+    return folder
+
+
+def _download(url: str, target: Path) -> Path:
+    from rich.console import Console
+    from rich.progress import wrap_file
+
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, target.open("wb") as file:
+            size = int(answer.headers.get("Content-Length") or 0)
+            console, quiet = Console(stderr=True), not sys.stderr.isatty()
+            name = url.rsplit("/", 1)[-1]
+            with wrap_file(answer, size, description=name, console=console, disable=quiet) as bar:
+                shutil.copyfileobj(bar, file)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as problem:
+        raise DataError(
+            f"{url} cannot be fetched ({getattr(problem, 'reason', problem)}): check the network, "
+            "or put the file into a folder and set TRANSCF_DATA to its parent."
+        ) from problem
+    if size and target.stat().st_size != size:
+        raise DataError(f"{url} broke off after {target.stat().st_size:,} of {size:,} bytes.")
+    return target
+
+
+def _extract(archive: Path, remote: Remote, target: Path) -> None:
+    """Extract one member of an archive, from any of its folders."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            members = [n for n in packed.namelist() if n.rsplit("/", 1)[-1] == remote.name]
+            if not members:
+                raise DataError(f"{remote.url} holds no {remote.name}.")
+            with packed.open(members[0]) as member, target.open("wb") as file:
+                shutil.copyfileobj(member, file)
+    except zipfile.BadZipFile as problem:
+        raise DataError(f"{remote.url} is no zip archive: {problem}.") from problem
+
+
+def _check_sum(file: Path, remote: Remote) -> None:
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if remote.sha256 not in (None, found):
+        raise DataError(
+            f"{remote.name} from {remote.url} has sha256 {found[:16]}..., expected "
+            f"{str(remote.sha256)[:16]}...: the file was changed or damaged on the way."
+        )

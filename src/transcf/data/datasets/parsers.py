@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +42,10 @@ def find_file(folder: Path, *names: str) -> Path | None:
 
 
 def require_file(folder: Path, *names: str) -> Path:
-    """Return the first of some files that exists in a folder, plain or gzipped."""
-    path = find_file(folder, *names)
-    if path is not None:
-        return path
-    raise DataError(f"{folder} has none of {', '.join(names)} (plain or .gz).")
+    """Return what `find_file` finds; raise a `DataError` if there is none."""
+    if (path := find_file(folder, *names)) is None:
+        raise DataError(f"{folder} has none of {', '.join(names)} (plain or .gz).")
+    return path
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
@@ -85,10 +83,9 @@ def as_published(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is not as published: {first_line(problem)}.") from problem
 
 
-def text_log(frame: pl.DataFrame, path: Path, *, keep_blanks: bool = False) -> Interactions:
-    """Make a log of untyped columns with usual names."""
-    source = frame_source(frame, str(path), is_text=True, keep_blanks=keep_blanks)
-    return read_source(source, {})
+def text_log(frame: pl.DataFrame, path: Path, **options: bool) -> Interactions:
+    """Make a log of untyped columns with usual names; `options` are those of `TableSource`."""
+    return read_source(frame_source(frame, str(path), is_text=True, **options), {})
 
 
 def table_log(frame: pl.DataFrame) -> Interactions:
@@ -140,16 +137,14 @@ def _tradesy(folder: Path) -> Interactions:
     path = require_file(folder, "tradesy.json")
     with as_published(path):
         lists = pl.read_ndjson(read_text(path).replace("'", '"').encode())
-        touched = pl.col("lists").struct
-        pairs = lists.select(
-            user="uid", item=touched.field("bought").list.concat(touched.field("want"))
-        )
-    idle = int((pairs["item"].list.len() == 0).sum())
+        lists = lists.unnest("lists")
+        pairs = lists.select(user="uid", item=pl.concat_list("bought", "want"))
+    idle = (pairs["item"].list.len() == 0).sum()
     pairs = pairs.explode("item")
     missing = pairs["item"].null_count()
     log = text_log(pairs.drop_nulls("item"), path)
     report = log.report.then("leave out", users_without_items=idle, missing_items=missing)
-    return replace(log, report=report)
+    return log.with_report(report)
 
 
 def _ciao(folder: Path) -> Interactions:
@@ -175,14 +170,9 @@ def ciao_table(path: Path, folder: Path) -> pl.DataFrame:
         names = parse_lines(catalog, r"^(?<number>\d+)(?:\\t|\t)(?<name>.+)$")
         named = dict(zip(names["number"].cast(pl.Int64), names["name"], strict=True))
         categories = numbers.replace_strict(named, default=categories, return_dtype=pl.String)
-    return pl.DataFrame(
-        {
-            "user": cells[:, 0].astype(np.int64),
-            "item": cells[:, 1].astype(np.int64),
-            "category": categories,
-            "rating": cells[:, 3].astype(np.float32),
-        }
-    )
+    users, items = cells[:, 0].astype(np.int64), cells[:, 1].astype(np.int64)
+    ratings = cells[:, 3].astype(np.float32)
+    return pl.DataFrame({"user": users, "item": items, "category": categories, "rating": ratings})
 
 
 def _flixster(folder: Path) -> Interactions:
@@ -269,16 +259,12 @@ def read_prepared_split(folder: Path) -> Split:
     used = np.sum(list(masks.values()), axis=0)
     if (used > 1).any():
         raise DataError(f"{folder}: its three parts share pairs.")
-    report = log.report.then(
-        "authors' split",
-        **{name: int(mask.sum()) for name, mask in masks.items()},
-        in_no_part=int((used == 0).sum()),
-    )
+    sizes = {name: mask.sum() for name, mask in masks.items()}
+    report = log.report.then("authors' split", **sizes, in_no_part=(used == 0).sum())
     candidates, unknown = _read_candidates(folder, log)
     if candidates is not None:
-        report = report.then(
-            "authors' candidates", candidates=len(candidates.items), unknown_left_out=unknown
-        )
+        counts = {"candidates": len(candidates.items), "unknown_left_out": unknown}
+        report = report.then("authors' candidates", **counts)
     parts = {name: log.select(mask) for name, mask in masks.items()}
     return Split(**parts, candidates=candidates, recipe=_RECIPE, report=report)
 
@@ -301,21 +287,11 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
     first = raw.unique(["user", "item"], keep="first", maintain_order=True)
     for column, least in (("user", 5), ("item", 5), ("user", 3)):
         first = first.filter(pl.len().over(column) >= least)
-    numbers = {
-        column: first.select(pl.col(column).unique(maintain_order=True))
-        .with_row_index("number")
-        .with_columns(pl.col("number").cast(pl.Int64))
-        for column in ("user", "item")
-    }
     # Items first: their categories do not depend on which users were kept.
-    raw = _renumber(raw, "item", numbers["item"])
+    raw = _renumber(raw, "item", first)
     categories = raw.select(item_id="item", category="category")
-    known = pairs.join(
-        _renumber(raw, "user", numbers["user"]),
-        on=["user", "item"],
-        how="left",
-        maintain_order="left",
-    )
+    raw = _renumber(raw, "user", first)
+    known = pairs.join(raw, on=["user", "item"], how="left", maintain_order="left")
     if known["rating"].null_count():
         raise DataError(
             f"{path} does not belong to the pairs in its folder: "
@@ -325,8 +301,10 @@ def _with_details(pairs: pl.DataFrame, raw: pl.DataFrame, path: Path) -> Interac
     return with_categories(log, categories)
 
 
-def _renumber(table: pl.DataFrame, column: str, numbers: pl.DataFrame) -> pl.DataFrame:
-    """Replace ids by numbers; rows without a number are dropped."""
+def _renumber(table: pl.DataFrame, column: str, kept: pl.DataFrame) -> pl.DataFrame:
+    """Number the ids by their first appearance among those that are kept; drop other rows."""
+    ids = kept[column].unique(maintain_order=True)
+    numbers = pl.DataFrame({column: ids, "number": pl.int_range(len(ids), eager=True)})
     joined = table.join(numbers, on=column, maintain_order="left")
     return joined.drop(column).rename({"number": column})
 
@@ -384,16 +362,10 @@ def read_public_split(folder: Path, *, seed: int = 0) -> Split:
     order = order[~is_test[order]]
     is_validation = np.zeros(len(log), np.bool_)
     is_validation[order[: round(_VALIDATION * len(order))]] = True
-    recipe: Recipe = {
-        "rule": "public split",
-        "seed": seed,
-        "how": f"the public test part for test, {100 * _VALIDATION:g} % of the public training "
-        f"part at random for validation, seed {seed}",
-    }
-    return Split(
-        train=log.select(~is_test & ~is_validation),
-        validation=log.select(is_validation),
-        test=log.select(is_test),
-        recipe=recipe,
-        report=log.report,
+    how = (
+        f"the public test part for test, {100 * _VALIDATION:g} % of the public training part at "
+        f"random for validation, seed {seed}"
     )
+    recipe: Recipe = {"rule": "public split", "seed": seed, "how": how}
+    parts = log.select(~is_test & ~is_validation), log.select(is_validation), log.select(is_test)
+    return Split(*parts, recipe=recipe, report=log.report)
