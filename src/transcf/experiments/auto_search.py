@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
@@ -159,12 +158,10 @@ class AutoSearch:
 
         It has to exceed one standard error, and more with few users.
         """
-
-        def per_user(one: AutoTrial) -> npt.NDArray[np.float64]:
-            assert one.result.evaluation is not None
-            return one.result.evaluation.per_user[self.metric].to_numpy()
-
-        difference = per_user(trial) - per_user(over)
+        one, other = trial.result.evaluation, over.result.evaluation
+        assert one is not None
+        assert other is not None
+        difference = (one.per_user[self.metric] - other.per_user[self.metric]).to_numpy()
         root = math.sqrt(len(difference))
         spread = difference.std(ddof=1) if len(difference) > 1 else math.inf
         return bool(difference.mean() > (1 + _CAUTION / root) * spread / root)
@@ -374,9 +371,8 @@ class AutoSearch:
 
     def is_stored(self, model: Recommender[Any], *, test: bool = False) -> bool:
         """Return whether the run cache has the result of a model."""
-        if self.store is None:
-            return False
-        return self.store.find(RunKey.evaluated(model, *self.part(test=test))) is not None
+        key = RunKey.evaluated(model, *self.part(test=test))
+        return self.store is not None and self.store.find(key) is not None
 
     def evaluate(
         self, model: Recommender[Any], *, test: bool = False, is_fitted: bool = False

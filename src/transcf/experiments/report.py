@@ -13,19 +13,26 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.results import LEVEL
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.figures import (
+from transcf.experiments.pages import (
     BASELINE,
     BEST,
     OTHER,
+    PAGE_SUFFIXES,
     SERIES,
     TIED,
     Drawing,
+    Page,
     bars,
     heat_map,
     lines,
 )
-from transcf.experiments.page import PAGE_SUFFIXES, Page
-from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, Results
+from transcf.experiments.results import (
+    TIMED_BASELINE,
+    TRIVIAL,
+    CandidateResult,
+    Comparison,
+    Results,
+)
 from transcf.protocols import PROTOCOLS
 from transcf.tables import ERROR, Cell, Table, legend
 
@@ -56,12 +63,10 @@ def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], 
     """
     if path.suffix in PAGE_SUFFIXES:
         return write_page(results, path)
-    kept = path if path.suffix == ".json" else path / f"{name}.json"
-    results.write(kept)
-    if kept == path:
-        return [path], ""
+    if path.suffix == ".json":
+        return [results.write(path)], ""
     written, missing = write_page(results, path / f"{name}.html", path / f"{name}.md")
-    return [*written, kept], missing
+    return [*written, results.write(path / f"{name}.json")], missing
 
 
 def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
@@ -174,7 +179,6 @@ def _metrics_and_training(table: Table) -> list[Table]:
 def _cells(
     comparison: Comparison, entry: CandidateResult, metrics: Sequence[str]
 ) -> dict[str, str | Cell]:
-    """Return the cells of a model by column."""
     metric, tests = comparison.metric, comparison.tests_of_best
     p = tests[entry.name]["p"] if entry.name in tests else None
     return {
@@ -212,7 +216,7 @@ def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
     tests = comparison.tests_of_best if comparison.metric == metric else {}
     groups = {}
     for entry in comparison.runs:
-        group = "trivial baseline" if entry.is_trivial else "other"
+        group = "trivial baseline" if entry.kind in TRIVIAL else "other"
         if entry.name in tests and tests[entry.name]["p"] >= LEVEL:
             group = "not significantly different"
         groups[entry.name] = "best" if entry.name == best else group
@@ -269,8 +273,10 @@ def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
 def _overview(tables: Sequence[Comparison]) -> Table:
     metric = tables[0].metric
     names = dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs)
+    found = [{entry.name: entry for entry in comparison.runs} for comparison in tables]
     rows: list[list[str | Cell]] = [
-        [name, *(_metric_cell(each, each.named(name), metric) for each in tables)] for name in names
+        [name, *(_metric_cell(t, e.get(name), metric) for t, e in zip(tables, found, strict=True))]
+        for name in names
     ]
     columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
@@ -327,16 +333,12 @@ def published_table(results: Results) -> Table | None:
 
 def charts_of(comparison: Comparison) -> list[Drawing]:
     """Draw the tested metric of all models, grids of settings, and learning curves."""
-    return [_bars(comparison), *_heat_maps(comparison), *_curves(comparison)]
-
-
-def _bars(comparison: Comparison) -> Drawing:
     metric = comparison.metric
     able = [entry for entry in comparison.runs if metric in entry.metrics]
     ranked = sorted(able, key=lambda entry: -entry.metrics[metric]["mean"])
     groups = groups_of(comparison, metric)
     published = [comparison.published(entry.name).get(metric) for entry in ranked]
-    return bars(
+    chart = bars(
         [entry.name for entry in ranked],
         {metric: [entry.metrics[metric]["mean"] for entry in ranked]},
         errors={metric: [entry.metrics[metric]["se"] for entry in ranked]},
@@ -346,6 +348,7 @@ def _bars(comparison: Comparison) -> Drawing:
         title=f"{metric} on {comparison.title}, mean and standard error over users",
         axis=metric,
     )
+    return [chart, *_heat_maps(comparison), *_curves(comparison)]
 
 
 def _overview_chart(tables: Sequence[Comparison]) -> list[Drawing]:
@@ -388,11 +391,14 @@ def _curves(comparison: Comparison) -> list[Drawing]:
 
 def _heat_maps(comparison: Comparison) -> list[Drawing]:
     """Draw grids of two parameters: of models that differ in nothing else, and of trials."""
-    metric, grids = comparison.metric, {}
+    metric = comparison.metric
+    grids: dict[str, list[tuple[Mapping[str, Any], float | None]]] = {}
     entries = [entry for entry in comparison.runs if metric in entry.metrics]
     for kind in dict.fromkeys(entry.kind for entry in entries):
-        alike = [(one.parameters, one.mean(metric)) for one in entries if one.kind == kind]
-        grids[f"{metric} of {kind} on {comparison.title}"] = alike
+        same = [entry for entry in entries if entry.kind == kind]
+        grids[f"{metric} of {kind} on {comparison.title}"] = [
+            (entry.parameters, entry.metrics[metric]["mean"]) for entry in same
+        ]
     for entry in comparison.runs:
         tried = [(trial.parameters, trial.validation) for trial in entry.trials]
         grids[f"Validation of {entry.name} on {comparison.title}, by setting"] = tried
@@ -415,7 +421,6 @@ def _grid(title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]) -
 
 
 def _ordered(values: Sequence[Any]) -> list[str]:
-    """Return the different values as text, in order if all are numbers."""
     is_number = all(isinstance(value, int | float) for value in values)
     return list(dict.fromkeys(map(str, sorted(values) if is_number else values)))
 

@@ -46,9 +46,6 @@ CHOSEN_HERE_NOTE = (
 _KEYS = {"name": "model", "kind": "class", "size": "bytes", "spent": "spent_seconds"}
 
 
-# -- one run -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class RunResult:
     """Result of one run; it has all that tables need, so that the model can be deleted."""
@@ -117,9 +114,6 @@ def from_parts(content: Mapping[str, Any], files: Mapping[str, bytes]) -> RunRes
             table = pl.read_parquet(files[file])
             read[name] = Evaluation(**{**about, "catalogue": figures, "per_user": table})
     return RunResult(**read)
-
-
-# -- tables ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,15 +223,6 @@ class CandidateResult:
         """The evaluations, one for each seed."""
         return [found.evaluation for found in self.results if found.evaluation is not None]
 
-    @property
-    def is_trivial(self) -> bool:
-        """Whether the model is not personalized."""
-        return self.kind in TRIVIAL
-
-    def mean(self, metric: str) -> float | None:
-        """Return the mean of a metric; None if it was not computed."""
-        return self.metrics.get(metric, {}).get("mean")
-
     def averaged(self) -> Evaluation:
         """One evaluation with the metrics of each user averaged over the seeds."""
         return average_seeds(self.evaluations, self.name)
@@ -322,10 +307,6 @@ class Comparison:
     def summaries(self) -> dict[str, dict[str, dict[str, float]]]:
         """`mean`, `sd` and `se` of every metric of every model."""
         return {done.name: done.metrics for done in self.runs}
-
-    def named(self, name: str) -> CandidateResult | None:
-        """Return the result of a model, or None."""
-        return next((done for done in self.runs if done.name == name), None)
 
     def published(self, name: str) -> Mapping[str, float]:
         """Return the published values of a model, by metric."""
@@ -429,7 +410,8 @@ class Results:
             "datasets": [table.to_dict() for table in self.tables],
         }
 
-    def write(self, path: Path | str) -> None:
-        """Write the JSON form."""
+    def write(self, path: Path | str) -> Path:
+        """Write the JSON form; return the path."""
         with atomic_write(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.to_dict()) + "\n", encoding="utf-8")
+        return path_of(path)

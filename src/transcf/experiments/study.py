@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from importlib.resources import files
@@ -34,10 +33,8 @@ from transcf.experiments.experiment import (
 )
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.search import Budget
+from transcf.experiments.search import Budget, Config
 from transcf.experiments.store import Store
-from transcf.experiments.tune_result import Config
-from transcf.experiments.workers import WorkerCluster, shared_work
 from transcf.models.params import Number
 from transcf.models.registry import current, model_class, preset_of
 from transcf.protocols import protocol_named
@@ -378,17 +375,6 @@ def load_study(name: str | Path) -> Study:
     except ValueError as problem:
         raise ParameterError(f"{name} is not a TOML file: {problem}.") from problem
     return Study.from_dict(content)
-
-
-def study_workers(
-    study: Study, store: Store | None, jobs: int = 1, cluster: WorkerCluster | None = None
-) -> AbstractContextManager[None]:
-    """Let other processes compute runs of a study inside the block (`shared_work`)."""
-    return shared_work(_run_with, study, store, jobs, cluster)
-
-
-def _run_with(study: Study, store: Store) -> None:
-    run_study(study, store=store)
 
 
 def run_study(
