@@ -14,6 +14,7 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import FitWarning, TransCFError
+from transcf.experiments.experiment import Candidate
 from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
 from transcf.experiments.store import RunLockedError, Store
@@ -265,8 +266,7 @@ class AutoSearch:
 
     def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
         """Make a model with the seed of the search."""
-        has_seed = "random_state" in values_of(create(name).settings)
-        return create(name, **({"random_state": self.seed} if has_seed else {}), **params)
+        return Candidate(name, name, params).make(self.seed)
 
     def try_setting(self, name: str, setting: Mapping[str, Any], share: float) -> AutoTrial | None:
         """Fit and evaluate a model with a setting; None if there is no time for it."""
@@ -274,8 +274,9 @@ class AutoSearch:
         for trial in self.trials:
             if (trial.name, trial.share) == (name, share) and trial.setting == setting:
                 return trial
-        epochs = max(1, round(share * self.default_epochs(name))) if share < 1 else None
-        params = {**setting, **({} if epochs is None else {"epochs": epochs})}
+        params = dict(setting)
+        if share < 1:
+            params["epochs"] = max(1, round(share * self.default_epochs(name)))
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
         if not is_first and not self.is_stored(model):

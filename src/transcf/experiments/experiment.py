@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import mean
@@ -413,26 +413,21 @@ class TablePlan:
 
     dataset: str
     candidates: Sequence[Candidate]
-    open: Callable[[], Experiment]  # called when the first candidate is run
+    open: Callable[[], Experiment]  # opens the data, once
     metric: str  # of the paired tests
     about: Mapping[str, Any] = field(default_factory=dict)  # `Comparison.about`
     outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
-
-    @cached_property
-    def experiment(self) -> Experiment:
-        """The opened data."""
-        return self.open()
 
     def comparison(self) -> Comparison:
         """Return the results so far, in the order of the candidates."""
         ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
         return Comparison(
             self.dataset,
-            self.experiment.config,
+            self.open().config,
             self.metric,
             [found for _, found in ordered if isinstance(found, CandidateResult)],
             {name: found for name, found in ordered if isinstance(found, BaseException)},
-            self.experiment.split.how,
+            self.open().split.how,
             self.about,
         )
 
@@ -459,7 +454,7 @@ def run_tables(
                 for number, candidate in enumerate((iter if wait else track)(table.candidates)):
                     if number in table.outcomes:
                         continue
-                    outcome = _run_candidate(table.experiment, candidate, request, wait=wait)
+                    outcome = _run_candidate(table.open(), candidate, request, wait=wait)
                     if outcome is not None:
                         table.outcomes[number] = outcome
                         found[place] = table.comparison()

@@ -130,7 +130,7 @@ def shown_metrics(comparison: Comparison) -> list[str]:
     names = [name for name in first.metrics if name.startswith(("HitRate@", "NDCG@"))]
     names += [] if comparison.metric in names else [comparison.metric]
     if any(map(is_beyond, first.metrics)):
-        n = _lengths(first)[0]
+        n = comparison.config.k[0]
         more = ("AUC", f"novelty@{n}", f"ILD@{n}", f"coverage@{n}", f"gini@{n}")
         there = {*first.metrics, *first.catalogue} - set(names)
         names += [name for name in more if name in there]
@@ -227,7 +227,7 @@ def _notes(comparison: Comparison, metrics: Sequence[str]) -> list[str]:
     entries, chosen_by = comparison.runs, ""
     tried = max((entry.tried for entry in entries if entry.name != TIMED_BASELINE), default=1)
     if tried > 1:
-        metric = validation_metric(comparison.protocol or None, _lengths(entries[0]))
+        metric = validation_metric(comparison.protocol or None, comparison.config.k)
         chosen_by = (
             f" Settings: the best of at most {tried} on validation data ({metric}). Minutes: all "
             "trials, fits and evaluations."
@@ -273,10 +273,8 @@ def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
 def _overview(tables: Sequence[Comparison]) -> Table:
     metric = tables[0].metric
     names = dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs)
-    found = [{entry.name: entry for entry in comparison.runs} for comparison in tables]
     rows: list[list[str | Cell]] = [
-        [name, *(_metric_cell(t, e.get(name), metric) for t, e in zip(tables, found, strict=True))]
-        for name in names
+        [name, *(_metric_cell(each, each.named(name), metric) for each in tables)] for name in names
     ]
     columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
@@ -423,13 +421,6 @@ def _grid(title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]) -
 def _ordered(values: Sequence[Any]) -> list[str]:
     is_number = all(isinstance(value, int | float) for value in values)
     return list(dict.fromkeys(map(str, sorted(values) if is_number else values)))
-
-
-def _lengths(entry: CandidateResult) -> tuple[int, ...]:
-    """Return the list lengths of the metrics, in their order."""
-    return tuple(
-        dict.fromkeys(int(name.partition("@")[2]) for name in entry.metrics if "@" in name)
-    )
 
 
 def _number(value: float | None) -> str:

@@ -308,6 +308,10 @@ class Comparison:
         """`mean`, `sd` and `se` of every metric of every model."""
         return {done.name: done.metrics for done in self.runs}
 
+    def named(self, name: str) -> CandidateResult | None:
+        """Return the result of a model, or None."""
+        return next((done for done in self.runs if done.name == name), None)
+
     def published(self, name: str) -> Mapping[str, float]:
         """Return the published values of a model, by metric."""
         found: Mapping[str, float] = self.about.get("published", {}).get(name, {})

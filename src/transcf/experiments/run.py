@@ -148,15 +148,9 @@ class RunKey:
     @classmethod
     def evaluated(cls, model: Recommender[Any], split: Split, config: EvalConfig) -> Self:
         """Return the key of an evaluation by a protocol; `config` names the protocol."""
-        rules: dict[str, Any] = {
-            "protocol": config.protocol,
-            "ties": config.ties,
-            "subset": config.subset,
-            "k": list(config.k),
-            "beyond": config.beyond,
-            "split": split.how,
-            "validated": config.with_validation,
-        }
+        names = ("protocol", "ties", "subset", "k", "beyond")
+        rules = {name: getattr(config, name) for name in names}
+        rules |= {"split": split.how, "validated": config.with_validation}
         rules |= {} if config.max_seconds is None else {"max_seconds": config.max_seconds}
         return cls("judged", split.digest, rules, *_model_fields(model))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from transcf.data.atomic import atomic_write
 from transcf.data.files import path_of
-from transcf.errors import MissingExtraError, ParameterError, is_word, shown
+from transcf.errors import MissingExtraError, ParameterError, check_integer, is_word, shown
 from transcf.models.params import Number, values_of
 from transcf.models.registry import canonical_name, create, current, model_class
 
@@ -93,11 +93,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise ParameterError(
-                f"A budget of trials={shown(self.trials)} is not allowed; it must be a number from "
-                "1 on."
-            )
+        check_integer("trials", self.trials, 1)
         space = "default" if isinstance(self.space, Mapping) else self.space
         for what, word, words in (("sampler", self.sampler, SAMPLERS), ("space", space, SPACES)):
             if not is_word(word, words):

@@ -203,17 +203,17 @@ class Store:
             with suppress(RunLockedError):
                 _release(_acquire(path))
 
-    def all_keys(self, prefix: str = "") -> list[str]:
-        """Return the keys of all entries that begin with a text, sorted."""
+    def all_keys(self) -> list[str]:
+        """Return the keys of all entries, sorted."""
         if not self.folder.is_dir():
             return []
         shards = [shard.path for shard in os.scandir(self.folder) if len(shard.name) == 2]
         names = [name for shard in shards if os.path.isdir(shard) for name in os.listdir(shard)]
-        return sorted(n for n in names if n.startswith(prefix) and not n.startswith("."))
+        return sorted(name for name in names if not name.startswith("."))
 
     def one_key(self, prefix: str) -> str:
         """Return the only key that begins with a text."""
-        found = self.all_keys(prefix) if prefix else []
+        found = [key for key in self.all_keys() if prefix and key.startswith(prefix)]
         if len(found) != 1:
             few = f"{len(found)} runs begin" if found else "No run begins"
             raise ParameterError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
@@ -59,7 +59,8 @@ class DatasetPlan:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_protocols(self.protocols)
+        for name in self.protocols:
+            protocol_named(name)
         if self.copy and self.published:
             raise ParameterError(
                 f"The study has published figures for {self.name}, which is a copy that differs: "
@@ -105,7 +106,8 @@ class ModelPlan:
                 "the other."
             )
         Budget.of("none" if self.budget is None else self.budget)
-        _check_protocols(self.protocols)
+        for name in self.protocols:
+            protocol_named(name)
 
     @property
     def title(self) -> str:
@@ -149,7 +151,7 @@ class Study:
 
     def __post_init__(self) -> None:
         """Check all but the parameters of models before anything is run."""
-        _check_protocols([self.protocol])
+        protocol_named(self.protocol)
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
@@ -287,11 +289,6 @@ def _swept(entry: Any) -> list[Any]:
     return lines
 
 
-def _check_protocols(names: list[str]) -> None:
-    for name in names:
-        protocol_named(name)
-
-
 def _plan(kind: str, entry: Any, plan: type[T]) -> T:
     """Read one entry of a list of tables."""
     if not isinstance(entry, dict):
@@ -396,7 +393,7 @@ def run_study(
         TablePlan(
             dataset.name,
             [plan.candidate(dataset.name, study.budget) for plan in study.under(protocol, dataset)],
-            partial(_open, study, dataset, protocol, on_progress, store),
+            cache(partial(_open, study, dataset, protocol, on_progress, store)),
             metric,
             study.about(dataset, protocol),
         )

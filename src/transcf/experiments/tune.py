@@ -40,6 +40,8 @@ from transcf.tables import Table
 if TYPE_CHECKING:
     from transcf.experiments.trials import TrialStudy
 
+#: Called with the trials so far, before the first trial and after each.
+OnTrial: TypeAlias = "Callable[[Tuning], None]"
 #: Completed trials to prune by, or None.
 Completed: TypeAlias = Collection[Trial] | None
 
@@ -305,7 +307,7 @@ def tune(
     study: str | None = None,
     store: str | Path | None = None,
     dataset: str | None = None,
-    on_trial: Callable[[Tuning], None] | None = None,
+    on_trial: OnTrial | None = None,
 ) -> Tuning:
     """Search for the settings of a model with the best metric on validation data.
 

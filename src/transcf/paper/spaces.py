@@ -127,7 +127,6 @@ class Pairs:
     labels: npt.NDArray[np.int64] | None  # category of the item as an index of `names`, or -1
     names: tuple[str, ...]  # of categories
     in_training: Mask  # whether the model was fitted on the pair
-    left_out: int = 0  # pairs of the log with a user or item that the model was not fitted on
 
     @classmethod
     def of(cls, space: Space, log: Interactions) -> Self:
@@ -150,7 +149,6 @@ class Pairs:
             None if log.categories is None else item_labels(log)[log.item_rows][usable],
             log.category_names,
             np.isin(_keys(users, items), _seen_keys(known)),
-            int(np.count_nonzero(~usable)),
         )
 
     def __len__(self) -> int:
