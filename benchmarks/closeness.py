@@ -26,7 +26,7 @@ import numpy as np
 from transcf import Split, TransCF, Validation, evaluate
 from transcf.data.atomic import atomic_write
 from transcf.data.datasets import load_split
-from transcf.paper.closer import closer
+from transcf.paper.pairs import closer
 from transcf.paper.spaces import Pairs, space_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from transcf import CML, Interactions, TransCFMixture, read_interactions
-from transcf.experiments.figures import INK, Drawing, canvas, finish, series_color
+from transcf.experiments.pages import INK, Drawing, canvas, finish, series_color
 from transcf.kernels import Array
 from transcf.models.mixture.fitted import Mixture
 from transcf.paper import Analysis

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from transcf.experiments.auto import auto as auto
     from transcf.experiments.experiment import compare as compare
     from transcf.experiments.results import Comparison as Comparison
+    from transcf.experiments.tune import Tuning as Tuning
     from transcf.experiments.tune import tune as tune
-    from transcf.experiments.tune_result import Tuning as Tuning
     from transcf.models.base import Recommender as Recommender
     from transcf.models.baselines import InversePopularity as InversePopularity
     from transcf.models.baselines import Popularity as Popularity
@@ -79,8 +79,7 @@ _NAMES = {
     "experiments.auto": ("auto",),
     "experiments.experiment": ("compare",),
     "experiments.results": ("Comparison",),
-    "experiments.tune": ("tune",),
-    "experiments.tune_result": ("Tuning",),
+    "experiments.tune": ("Tuning", "tune"),
     "models.base": ("Recommender",),
     "models.event_weights": ("EventWeights",),
     "models.registry": ("available", "create", "load"),

@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.experiments.figures import bars, canvas, heat_map, lines
-from transcf.experiments.page import Page, check_file
+from transcf.experiments.pages import Page, bars, canvas, check_file, heat_map, lines
 from transcf.tables import Cell, Table
 
 NASTY = "<script>alert('x')</script> & \"quotes\" | $a$ `b` *c* [d](e)"

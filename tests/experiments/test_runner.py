@@ -13,10 +13,9 @@ from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.experiments import study as studies
-from transcf.experiments.search import settings_to_try
+from transcf.experiments.search import Config, settings_to_try
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, available_studies, load_study, run_study
-from transcf.experiments.tune_result import Config
 from transcf.models.baselines import InversePopularity, Popularity, Random
 from transcf.models.bpr import BPR
 

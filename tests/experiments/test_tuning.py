@@ -21,8 +21,7 @@ import pytest
 from transcf import Split, Tuning, Validation, create, leave_one_out, synthesize, tune
 from transcf.errors import MissingExtraError, ParameterError, TransCFError
 from transcf.experiments.experiment import Candidate
-from transcf.experiments.search import Search
-from transcf.experiments.tune_result import Config
+from transcf.experiments.search import Config, Search
 from transcf.models.bpr import BPR
 from transcf.models.itemknn import ItemKNN
 

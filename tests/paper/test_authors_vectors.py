@@ -14,7 +14,7 @@ from transcf.evaluation import evaluate
 from transcf.models.fitted import TrainingData
 from transcf.models.transcf.fitted import Parameters, Translated
 from transcf.models.transcf.solver import TransCFSettings
-from transcf.paper.closer import closer
+from transcf.paper.pairs import closer
 from transcf.paper.spaces import Pairs, Space
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.errors import DataError
-from transcf.paper.classes import balanced, classification, frequent_categories, labels_of
+from transcf.paper.pairs import balanced, classification, frequent_categories, labels_of
 from transcf.paper.spaces import Pairs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.errors import UnsupportedError
-from transcf.paper.closer import closer, rating_groups, share
+from transcf.paper.pairs import closer, rating_groups, share
 from transcf.paper.spaces import Pairs
 
 

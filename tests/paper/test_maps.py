@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transcf.paper.maps import likeness, maps, mean_cosines
+from transcf.paper.categories import likeness, maps, mean_cosines
 from transcf.paper.spaces import Pairs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from transcf.experiments.report import published_table
 from transcf.experiments.results import Comparison, Results
 from transcf.experiments.search import Budget
 from transcf.experiments.store import Store
-from transcf.experiments.study import Study, run_study, study_workers
+from transcf.experiments.study import Study, run_study
+from transcf.experiments.workers import shared_work
 from transcf.models.registry import model_class
 from transcf.paper.reproduction import TABLES, compare_shape, load_table
 
@@ -194,7 +196,7 @@ def test_the_shape_of_a_sweep_is_compared(small: Study, found: Comparison) -> No
 
 def test_helpers_fill_the_store_and_end_with_their_owner(small: Study, tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
-    with study_workers(small, store, 2):
+    with shared_work(partial(run_study, small, store=store), store, 2):
         (found,) = run_study(small, store=store)
     (alone,) = run_study(small)
     assert found.summaries == alone.summaries
@@ -206,7 +208,8 @@ def test_a_cluster_fills_the_store(small: Study, tmp_path: Path) -> None:
     from transcf.distributed import Cluster
 
     store = Store(tmp_path / "runs")
-    with study_workers(small, store, cluster=Cluster(workers=2, threads=1)):
+    cluster = Cluster(workers=2, threads=1)
+    with shared_work(partial(run_study, small, store=store), store, cluster=cluster):
         deadline = time.monotonic() + 100
         while len(store.all_keys()) < 9 and time.monotonic() < deadline:
             time.sleep(0.1)

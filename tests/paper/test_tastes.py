@@ -10,8 +10,7 @@ import pytest
 
 from transcf.data.readers import open_data, read_interactions
 from transcf.errors import DataError, UnknownIdError
-from transcf.paper.closer import variety
-from transcf.paper.tastes import tastes
+from transcf.paper.categories import tastes, variety
 
 
 def test_variety_by_hand() -> None:

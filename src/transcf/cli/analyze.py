@@ -92,7 +92,7 @@ def report(
 
     Example: transcf report my-model --out report.html
     """
-    from transcf.experiments.page import check_file
+    from transcf.experiments.pages import check_file
 
     check_file(out)
     if out.is_dir():

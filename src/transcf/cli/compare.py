@@ -118,7 +118,7 @@ def _candidates(
     """Return the candidates of the options; settings of --set replace those of --config."""
     from transcf.experiments.experiment import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.results import TIMED_BASELINE
-    from transcf.experiments.tune_result import Config
+    from transcf.experiments.search import Config
     from transcf.models.registry import canonical_name, distinct
 
     asked = distinct() if models == "all" else map(canonical_name, models.split(","))

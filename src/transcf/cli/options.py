@@ -171,7 +171,7 @@ class ModelOptions:
 
     def read(self, data: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Return the model's name, its parameters of `--config`, and those of `--set`."""
-        from transcf.experiments.tune_result import Config
+        from transcf.experiments.search import Config
         from transcf.models.registry import preset_of
 
         name, presets, params = self.model, list[str](), dict[str, Any]()

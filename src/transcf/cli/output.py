@@ -119,7 +119,7 @@ def print_saved(
 
 def check_outputs(paths: Sequence[Path]) -> None:
     """Refuse paths of `--out` that cannot be written, before any work is done."""
-    from transcf.experiments.page import PAGE_SUFFIXES, check_file
+    from transcf.experiments.pages import PAGE_SUFFIXES, check_file
 
     for path in paths:
         if path.suffix in PAGE_SUFFIXES:

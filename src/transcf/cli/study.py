@@ -166,7 +166,8 @@ def _run(
     Files of JSON are written after each model. Raises the first error if no model could be fitted.
     """
     from transcf.experiments.results import Results
-    from transcf.experiments.study import run_study, study_workers
+    from transcf.experiments.study import run_study
+    from transcf.experiments.workers import shared_work
 
     check_outputs(out)
     store = open_store()
@@ -176,7 +177,7 @@ def _run(
         about = "" if minutes is None else f", about {minutes:,.0f} minutes of processor time"
         note(f"{data} ({protocol}): at most {fits:,} fits{about}; stored runs are not repeated.")
     total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
-    sharing = study_workers(plan, store, *jobs_and_cluster(workers))
+    sharing = shared_work(partial(run_study, plan, store=store), store, *jobs_and_cluster(workers))
 
     def results(tables: list[Comparison]) -> Results:
         return Results(name, plan.title, plan.metrics, tables, command, more)

@@ -13,7 +13,7 @@ from transcf.cli import options, output
 from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.tune_result import Tuning
+    from transcf.experiments.tune import Tuning
 
 
 def tune(
@@ -65,8 +65,8 @@ def tune(
     Example: transcf tune events.csv --model bpr --trials 50 --out best.toml
     """
     from transcf.data.splitters import open_split
+    from transcf.experiments.tune import check_plots
     from transcf.experiments.tune import tune as search
-    from transcf.experiments.tune_result import check_plots
 
     jobs, cluster = options.jobs_and_cluster(workers)
     name, start, params = model.read(data)

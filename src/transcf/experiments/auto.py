@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -134,7 +135,7 @@ def auto(
     if on_read is not None:
         on_read(log)
     config = EvalConfig(protocol, subset="validation", with_validation=False).on(split)
-    names = _suited(named, log, is_named=models is not None)
+    names = list(named) if models is not None else _suited(named, log)
     question = {
         "data": split.digest,
         "models": names,
@@ -172,7 +173,10 @@ def auto(
         model = _fit_on_all(search, winner)
     report = report_of(search, winner, results, model, minutes, question, is_interrupted)
     model.report_ |= {"fitted_on": report["fitted_on"], "held_out": False, **about, "auto": report}
-    model.report_ |= _against_popularity(search, winner, results)
+    if rivals := [one for one in report["tests"] if one["model"] == "popularity"]:
+        test = report["test"]
+        means = {"model": test["mean"], "popularity": rivals[0]["mean"]}
+        model.report_["held_out_metric"] = {"metric": metric, **means, "users": test["users"]}
     result = AutoResult(model, report)
     if target is not None:
         model.save(target, overwrite=overwrite)
@@ -181,7 +185,6 @@ def auto(
 
 
 def _with_fewer_users(events: Interactions, most: int, seed: int) -> Interactions:
-    """Return the events of a sample of the users, if they are many."""
     users = np.unique(events.user_rows)
     if len(users) <= most:
         return events
@@ -194,21 +197,18 @@ def _with_fewer_users(events: Interactions, most: int, seed: int) -> Interaction
 
 
 def _names(models: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the models to try, popularity first."""
     if models is None:
         return MODELS
     if isinstance(models, str) or not models:
         raise ParameterError(f"models={shown(models)} is not allowed: give a list of names.")
-    named = dict.fromkeys(canonical_name(name) for name in models)
+    named = dict.fromkeys(("popularity", *map(canonical_name, models)))
     if "blend" in named:
         raise ParameterError("blend is no model to try: the best models are blended in any case.")
-    return tuple(dict.fromkeys(("popularity", *named)))
+    return tuple(named)
 
 
-def _suited(names: Sequence[str], log: Interactions, *, is_named: bool) -> list[str]:
-    """Leave out models that do not suit the data, unless they are named; expensive ones last."""
-    if is_named:
-        return list(names)
+def _suited(names: Sequence[str], log: Interactions) -> list[str]:
+    """Leave out models that do not suit the data; expensive ones come last."""
     left_out = set() if log.timestamps is not None else {"recent-popularity", "sequential-rules"}
     left_out |= set(DENSE) if log.n_items > _DENSE_ITEMS else set()
     late = set(DENSE) if log.n_items > _CHEAP_ITEMS else set()
@@ -244,7 +244,7 @@ def _run_round(search: AutoSearch, number: int) -> None:
     small: list[AutoTrial | None] = []
     for best, count in zip(list(search.ranked()), _PROPOSALS, strict=False):
         has_epochs = bool(search.default_epochs(best.name))
-        settings = list(_proposals(search, best, number, count))
+        settings = list(islice(_proposals(search, best, number), count))
         if has_epochs and settings:
             small.append(search.try_setting(best.name, best.setting, _SMALL))
         for setting in settings:
@@ -256,16 +256,13 @@ def _run_round(search: AutoSearch, number: int) -> None:
         search.try_setting(trial.name, trial.setting, 1.0)
 
 
-def _proposals(
-    search: AutoSearch, best: AutoTrial, number: int, count: int
-) -> Iterator[dict[str, Any]]:
+def _proposals(search: AutoSearch, best: AutoTrial, number: int) -> Iterator[dict[str, Any]]:
     """Yield new settings of a model: its best one with some parameters changed at random."""
     space = space_of(best.name, timed=search.log.timestamps is not None)
     space = {name: values for name, values in space.items() if name not in _CHOSEN}
     rng = np.random.default_rng([search.seed, number, zlib.crc32(best.name.encode())])
     usual = values_of(create(best.name).settings)
     known = [trial.setting for trial in search.trials if trial.name == best.name]
-    found = 0
     for point in grid_of(space, [search.seed, number]):
         changed = {name: value for name, value in point.items() if rng.random() < _CHANGE}
         setting = {**best.setting, **changed, "age_in": "events"}
@@ -275,9 +272,6 @@ def _proposals(
         if setting not in known:
             known.append(setting)
             yield setting
-            found += 1
-        if found == count:
-            return
 
 
 # -- blends and the end ------------------------------------------------------------------------
@@ -318,18 +312,6 @@ def _test(search: AutoSearch, winner: AutoTrial) -> list[tuple[AutoTrial, RunRes
         if result.evaluation is not None:
             found.append((trial, result))
     return found
-
-
-def _against_popularity(
-    search: AutoSearch, winner: AutoTrial, results: Sequence[tuple[AutoTrial, RunResult]]
-) -> dict[str, Any]:
-    """Return the test of the winner and of popularity in the form in which `fit` reports it."""
-    found = {trial: result.evaluation for trial, result in results}
-    own, floor, metric = found.get(winner), found.get(search.trials[0]), search.metric
-    if own is None or floor is None or own is floor:
-        return {}
-    means = {"model": own.metrics[metric].mean, "popularity": floor.metrics[metric].mean}
-    return {"held_out_metric": {"metric": metric, **means, "users": own.users}}
 
 
 def _fit_on_all(search: AutoSearch, winner: AutoTrial) -> Recommender[Any]:

@@ -49,13 +49,12 @@ class AutoResult:
         report, winner = self.report, self.report["winner"]
         tried = sorted(report["tried"], key=lambda one: -(one["validation"] or 0.0))
         always = {winner["name"], "popularity"}
-        rows = []
+        rows: list[list[str | Cell]] = []
         for trial in tried[:_ROWS] + [one for one in tried[_ROWS:] if one["name"] in always]:
-            is_winner = trial["name"] == winner["name"]
             failed = trial["validation"] is None
             figure = "failed" if failed else f"{trial['validation']:.4f} ± {trial['se']:.4f}"
-            cells: list[str | Cell] = [_short_name(trial), Cell(figure, "best" * is_winner)]
-            rows.append([*cells, f"{trial['seconds']:.1f}", _settings(trial)])
+            cell = Cell(figure, "best" if trial["name"] == winner["name"] else "")
+            rows.append([_short_name(trial), cell, f"{trial['seconds']:.1f}", _settings(trial)])
         columns = ("model", f"{report['metric']} (validation)", "seconds", "settings")
         return Table(f"Best model: {_short_name(winner)}", columns, rows, self.notes())
 
@@ -114,14 +113,12 @@ class AutoResult:
 
 
 def _short_name(trial: Mapping[str, Any]) -> str:
-    """Return the name of a model; of a blend, those of its parts."""
     if trial["model"] != "blend":
         return str(trial["model"])
     return " + ".join(part.name for part in read_parts(trial["setting"]["parts"]))
 
 
 def _settings(trial: Mapping[str, Any]) -> str:
-    """Return the parameters that differ from the defaults."""
     if trial["model"] == "blend":
         return "weights chosen on validation data"
     return ", ".join(f"{key}={value}" for key, value in trial["setting"].items()) or "default"

@@ -10,11 +10,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import FitWarning, TransCFError
+from transcf.experiments.experiment import Candidate
 from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
 from transcf.experiments.store import RunLockedError, Store
@@ -159,12 +159,10 @@ class AutoSearch:
 
         It has to exceed one standard error, and more with few users.
         """
-
-        def per_user(one: AutoTrial) -> npt.NDArray[np.float64]:
-            assert one.result.evaluation is not None
-            return one.result.evaluation.per_user[self.metric].to_numpy()
-
-        difference = per_user(trial) - per_user(over)
+        one, other = trial.result.evaluation, over.result.evaluation
+        assert one is not None
+        assert other is not None
+        difference = (one.per_user[self.metric] - other.per_user[self.metric]).to_numpy()
         root = math.sqrt(len(difference))
         spread = difference.std(ddof=1) if len(difference) > 1 else math.inf
         return bool(difference.mean() > (1 + _CAUTION / root) * spread / root)
@@ -268,8 +266,7 @@ class AutoSearch:
 
     def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
         """Make a model with the seed of the search."""
-        has_seed = "random_state" in values_of(create(name).settings)
-        return create(name, **({"random_state": self.seed} if has_seed else {}), **params)
+        return Candidate(name, name, params).make(self.seed)
 
     def try_setting(self, name: str, setting: Mapping[str, Any], share: float) -> AutoTrial | None:
         """Fit and evaluate a model with a setting; None if there is no time for it."""
@@ -277,8 +274,9 @@ class AutoSearch:
         for trial in self.trials:
             if (trial.name, trial.share) == (name, share) and trial.setting == setting:
                 return trial
-        epochs = max(1, round(share * self.default_epochs(name))) if share < 1 else None
-        params = {**setting, **({} if epochs is None else {"epochs": epochs})}
+        params = dict(setting)
+        if share < 1:
+            params["epochs"] = max(1, round(share * self.default_epochs(name)))
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
         if not is_first and not self.is_stored(model):
@@ -374,9 +372,8 @@ class AutoSearch:
 
     def is_stored(self, model: Recommender[Any], *, test: bool = False) -> bool:
         """Return whether the run cache has the result of a model."""
-        if self.store is None:
-            return False
-        return self.store.find(RunKey.evaluated(model, *self.part(test=test))) is not None
+        key = RunKey.evaluated(model, *self.part(test=test))
+        return self.store is not None and self.store.find(key) is not None
 
     def evaluate(
         self, model: Recommender[Any], *, test: bool = False, is_fitted: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import mean
@@ -39,7 +39,7 @@ from transcf.models.registry import (
     model_class,
     name_and_params,
 )
-from transcf.models.training import Epoch, FitOptions
+from transcf.models.training import FitOptions
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
 ModelSpec: TypeAlias = str | tuple[str, Mapping[str, Any]] | Recommender[Any]
@@ -126,6 +126,10 @@ class Experiment:
     store: Store | None = None  # cache of finished runs
     dataset: str = ""  # name of the data in the cache
 
+    def __post_init__(self) -> None:
+        """Take the default protocol of the split, unless one is named."""
+        object.__setattr__(self, "config", self.config.on(self.split))
+
     def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
         """Choose the parameters of a candidate on validation data, then run every seed.
 
@@ -141,9 +145,8 @@ class Experiment:
         if wait:
             with suppress(RunLockedError):
                 return self.run(candidate, wait=False)
-        config = self.config.on(self.split)
-        chosen, trials, fitted = self._choose(candidate, config, wait)
-        if config.picks_epochs_on_test:  # which needs the metrics of all epochs: fit again
+        chosen, trials, fitted = self._choose(candidate, wait)
+        if self.config.picks_epochs_on_test:  # which needs the metrics of all epochs: fit again
             fitted = None
 
         def run_seed(seed: int) -> RunResult:
@@ -151,14 +154,10 @@ class Experiment:
             return fit_and_evaluate(
                 model or candidate.make(seed, chosen),
                 self.split,
-                config,
+                self.config,
                 self.store,
                 is_fitted=model is not None,
-                start_fit=lambda step: self._options(
-                    candidate, f"seed {seed}" if step == "fit" else f"seed {seed}, {step}"
-                ),
-                about=self._about(candidate),
-                wait=wait,
+                **self._options(candidate, f"seed {seed}", wait),
             )
 
         results = _unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
@@ -168,7 +167,7 @@ class Experiment:
         return CandidateResult.of(candidate.name, results, chosen, trials)
 
     def _choose(
-        self, candidate: Candidate, config: EvalConfig, wait: bool
+        self, candidate: Candidate, wait: bool
     ) -> tuple[Mapping[str, Any], list[RunResult], Recommender[Any] | None]:
         """Return the best choice, the trials of all, and the best model if it was fitted here."""
         search = None if candidate.search is None else candidate.search()
@@ -176,23 +175,20 @@ class Experiment:
         if search is None and len(choices) == 1:
             return choices[0], [], None
         total = len(choices) if search is None else search.budget.trials
-        validation, first = config.validation(self.split), self.seeds[0]
+        validation, first = self.config.validation(self.split), self.seeds[0]
         best: tuple[float, Recommender[Any] | None] = (-inf, None)
 
         def run_trial(number: int, seed: int = first) -> RunResult:
             nonlocal best
             model = candidate.make(seed, choices[number])
-            again = "" if seed == first else f", seed {seed}"
-            step = f"setting {number + 1} of {total}{again}"
+            step = f"setting {number + 1} of {total}" + f", seed {seed}" * (seed != first)
             result = fit_and_validate(
                 model,
                 self.split.train,
                 validation,
                 self.store,
-                start_fit=lambda _: self._options(candidate, step),
-                about=self._about(candidate),
-                wait=wait,
-                max_seconds=config.max_seconds,
+                max_seconds=self.config.max_seconds,
+                **self._options(candidate, step, wait),
             )
             if seed == first and _metric_of(result) > best[0]:
                 best = _metric_of(result), model if model.is_fitted else None
@@ -217,20 +213,24 @@ class Experiment:
             final = max(means, key=means.__getitem__)
         return choices[final], trials, best[1] if final == winner else None
 
-    def _about(self, candidate: Candidate) -> dict[str, str]:
-        return {"dataset": self.dataset, "model": canonical_name(candidate.model)}
+    def _options(self, candidate: Candidate, step: str, wait: bool) -> dict[str, Any]:
+        """Return options of a run that reports a step and its epochs.
 
-    def _options(self, candidate: Candidate, step: str) -> FitOptions:
-        """Report a step and its epochs; without a listener, epochs have a progress bar."""
-        report, text = self.on_progress, f"{candidate.name}, {step}"
-        if report is None:
-            return FitOptions()
-        report(text)
+        Without a listener, epochs have a progress bar.
+        """
+        report = self.on_progress
 
-        def on_epoch(epoch: Epoch[Any]) -> None:
-            report(f"{text}, epoch {epoch.number}")
+        def start_fit(part: str) -> FitOptions:
+            if report is None:
+                return FitOptions()
+            text = f"{candidate.name}, {step}" + f", {part}" * (part != "fit")
+            report(text)
+            return FitOptions(
+                progress=False, on_epoch=lambda epoch: report(f"{text}, epoch {epoch.number}")
+            )
 
-        return FitOptions(progress=False, on_epoch=on_epoch)
+        about = {"dataset": self.dataset, "model": canonical_name(candidate.model)}
+        return {"start_fit": start_fit, "about": about, "wait": wait}
 
 
 def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
@@ -336,10 +336,7 @@ def compare(
 
 
 def candidates_of(
-    models: Models,
-    budget: Any = "none",
-    *,
-    trivial_baselines: bool = True,
+    models: Models, budget: Any = "none", *, trivial_baselines: bool = True
 ) -> list[Candidate]:
     """Return the candidates of the models of `compare`, with the settings that a budget tries."""
     if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
@@ -405,13 +402,9 @@ def candidate_workers(
     candidates: Sequence[Candidate], experiment: Experiment, cluster: WorkerCluster | None
 ) -> AbstractContextManager[None]:
     """Let the workers of a cluster compute runs of candidates inside the block (`shared_work`)."""
-    plain = replace(experiment, on_progress=None, store=None)
-    return shared_work(_run_candidates, (candidates, plain), experiment.store, cluster=cluster)
-
-
-def _run_candidates(task: tuple[Sequence[Candidate], Experiment], store: Store) -> None:
-    candidates, experiment = task
-    compare_models("", candidates, replace(experiment, store=store), "")
+    quiet = replace(experiment, on_progress=None)
+    work = partial(compare_models, "", candidates, quiet, "")
+    return shared_work(work, experiment.store, cluster=cluster)
 
 
 @dataclass(eq=False)
@@ -420,27 +413,21 @@ class TablePlan:
 
     dataset: str
     candidates: Sequence[Candidate]
-    open: Callable[[], Experiment]  # opens the data; called when the first candidate is run
+    open: Callable[[], Experiment]  # opens the data, once
     metric: str  # of the paired tests
     about: Mapping[str, Any] = field(default_factory=dict)  # `Comparison.about`
     outcomes: dict[int, CandidateResult | BaseException] = field(default_factory=dict)
-
-    @cached_property
-    def experiment(self) -> Experiment:
-        """The opened data, with the protocol that fits it."""
-        opened = self.open()
-        return replace(opened, config=opened.config.on(opened.split))
 
     def comparison(self) -> Comparison:
         """Return the results so far, in the order of the candidates."""
         ordered = [(self.candidates[n].name, self.outcomes[n]) for n in sorted(self.outcomes)]
         return Comparison(
             self.dataset,
-            self.experiment.config,
+            self.open().config,
             self.metric,
             [found for _, found in ordered if isinstance(found, CandidateResult)],
             {name: found for name, found in ordered if isinstance(found, BaseException)},
-            self.experiment.split.how,
+            self.open().split.how,
             self.about,
         )
 
@@ -467,7 +454,7 @@ def run_tables(
                 for number, candidate in enumerate((iter if wait else track)(table.candidates)):
                     if number in table.outcomes:
                         continue
-                    outcome = _run_candidate(table.experiment, candidate, request, wait=wait)
+                    outcome = _run_candidate(table.open(), candidate, request, wait=wait)
                     if outcome is not None:
                         table.outcomes[number] = outcome
                         found[place] = table.comparison()

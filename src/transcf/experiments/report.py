@@ -13,19 +13,26 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.results import LEVEL
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.figures import (
+from transcf.experiments.pages import (
     BASELINE,
     BEST,
     OTHER,
+    PAGE_SUFFIXES,
     SERIES,
     TIED,
     Drawing,
+    Page,
     bars,
     heat_map,
     lines,
 )
-from transcf.experiments.page import PAGE_SUFFIXES, Page
-from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, Results
+from transcf.experiments.results import (
+    TIMED_BASELINE,
+    TRIVIAL,
+    CandidateResult,
+    Comparison,
+    Results,
+)
 from transcf.protocols import PROTOCOLS
 from transcf.tables import ERROR, Cell, Table, legend
 
@@ -56,12 +63,10 @@ def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], 
     """
     if path.suffix in PAGE_SUFFIXES:
         return write_page(results, path)
-    kept = path if path.suffix == ".json" else path / f"{name}.json"
-    results.write(kept)
-    if kept == path:
-        return [path], ""
+    if path.suffix == ".json":
+        return [results.write(path)], ""
     written, missing = write_page(results, path / f"{name}.html", path / f"{name}.md")
-    return [*written, kept], missing
+    return [*written, results.write(path / f"{name}.json")], missing
 
 
 def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
@@ -125,7 +130,7 @@ def shown_metrics(comparison: Comparison) -> list[str]:
     names = [name for name in first.metrics if name.startswith(("HitRate@", "NDCG@"))]
     names += [] if comparison.metric in names else [comparison.metric]
     if any(map(is_beyond, first.metrics)):
-        n = _lengths(first)[0]
+        n = comparison.config.k[0]
         more = ("AUC", f"novelty@{n}", f"ILD@{n}", f"coverage@{n}", f"gini@{n}")
         there = {*first.metrics, *first.catalogue} - set(names)
         names += [name for name in more if name in there]
@@ -174,7 +179,6 @@ def _metrics_and_training(table: Table) -> list[Table]:
 def _cells(
     comparison: Comparison, entry: CandidateResult, metrics: Sequence[str]
 ) -> dict[str, str | Cell]:
-    """Return the cells of a model by column."""
     metric, tests = comparison.metric, comparison.tests_of_best
     p = tests[entry.name]["p"] if entry.name in tests else None
     return {
@@ -212,7 +216,7 @@ def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
     tests = comparison.tests_of_best if comparison.metric == metric else {}
     groups = {}
     for entry in comparison.runs:
-        group = "trivial baseline" if entry.is_trivial else "other"
+        group = "trivial baseline" if entry.kind in TRIVIAL else "other"
         if entry.name in tests and tests[entry.name]["p"] >= LEVEL:
             group = "not significantly different"
         groups[entry.name] = "best" if entry.name == best else group
@@ -223,7 +227,7 @@ def _notes(comparison: Comparison, metrics: Sequence[str]) -> list[str]:
     entries, chosen_by = comparison.runs, ""
     tried = max((entry.tried for entry in entries if entry.name != TIMED_BASELINE), default=1)
     if tried > 1:
-        metric = validation_metric(comparison.protocol or None, _lengths(entries[0]))
+        metric = validation_metric(comparison.protocol or None, comparison.config.k)
         chosen_by = (
             f" Settings: the best of at most {tried} on validation data ({metric}). Minutes: all "
             "trials, fits and evaluations."
@@ -327,16 +331,12 @@ def published_table(results: Results) -> Table | None:
 
 def charts_of(comparison: Comparison) -> list[Drawing]:
     """Draw the tested metric of all models, grids of settings, and learning curves."""
-    return [_bars(comparison), *_heat_maps(comparison), *_curves(comparison)]
-
-
-def _bars(comparison: Comparison) -> Drawing:
     metric = comparison.metric
     able = [entry for entry in comparison.runs if metric in entry.metrics]
     ranked = sorted(able, key=lambda entry: -entry.metrics[metric]["mean"])
     groups = groups_of(comparison, metric)
     published = [comparison.published(entry.name).get(metric) for entry in ranked]
-    return bars(
+    chart = bars(
         [entry.name for entry in ranked],
         {metric: [entry.metrics[metric]["mean"] for entry in ranked]},
         errors={metric: [entry.metrics[metric]["se"] for entry in ranked]},
@@ -346,6 +346,7 @@ def _bars(comparison: Comparison) -> Drawing:
         title=f"{metric} on {comparison.title}, mean and standard error over users",
         axis=metric,
     )
+    return [chart, *_heat_maps(comparison), *_curves(comparison)]
 
 
 def _overview_chart(tables: Sequence[Comparison]) -> list[Drawing]:
@@ -388,11 +389,14 @@ def _curves(comparison: Comparison) -> list[Drawing]:
 
 def _heat_maps(comparison: Comparison) -> list[Drawing]:
     """Draw grids of two parameters: of models that differ in nothing else, and of trials."""
-    metric, grids = comparison.metric, {}
+    metric = comparison.metric
+    grids: dict[str, list[tuple[Mapping[str, Any], float | None]]] = {}
     entries = [entry for entry in comparison.runs if metric in entry.metrics]
     for kind in dict.fromkeys(entry.kind for entry in entries):
-        alike = [(one.parameters, one.mean(metric)) for one in entries if one.kind == kind]
-        grids[f"{metric} of {kind} on {comparison.title}"] = alike
+        same = [entry for entry in entries if entry.kind == kind]
+        grids[f"{metric} of {kind} on {comparison.title}"] = [
+            (entry.parameters, entry.metrics[metric]["mean"]) for entry in same
+        ]
     for entry in comparison.runs:
         tried = [(trial.parameters, trial.validation) for trial in entry.trials]
         grids[f"Validation of {entry.name} on {comparison.title}, by setting"] = tried
@@ -415,16 +419,8 @@ def _grid(title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]) -
 
 
 def _ordered(values: Sequence[Any]) -> list[str]:
-    """Return the different values as text, in order if all are numbers."""
     is_number = all(isinstance(value, int | float) for value in values)
     return list(dict.fromkeys(map(str, sorted(values) if is_number else values)))
-
-
-def _lengths(entry: CandidateResult) -> tuple[int, ...]:
-    """Return the list lengths of the metrics, in their order."""
-    return tuple(
-        dict.fromkeys(int(name.partition("@")[2]) for name in entry.metrics if "@" in name)
-    )
 
 
 def _number(value: float | None) -> str:

@@ -46,9 +46,6 @@ CHOSEN_HERE_NOTE = (
 _KEYS = {"name": "model", "kind": "class", "size": "bytes", "spent": "spent_seconds"}
 
 
-# -- one run -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class RunResult:
     """Result of one run; it has all that tables need, so that the model can be deleted."""
@@ -117,9 +114,6 @@ def from_parts(content: Mapping[str, Any], files: Mapping[str, bytes]) -> RunRes
             table = pl.read_parquet(files[file])
             read[name] = Evaluation(**{**about, "catalogue": figures, "per_user": table})
     return RunResult(**read)
-
-
-# -- tables ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,15 +222,6 @@ class CandidateResult:
     def evaluations(self) -> list[Evaluation]:
         """The evaluations, one for each seed."""
         return [found.evaluation for found in self.results if found.evaluation is not None]
-
-    @property
-    def is_trivial(self) -> bool:
-        """Whether the model is not personalized."""
-        return self.kind in TRIVIAL
-
-    def mean(self, metric: str) -> float | None:
-        """Return the mean of a metric; None if it was not computed."""
-        return self.metrics.get(metric, {}).get("mean")
 
     def averaged(self) -> Evaluation:
         """One evaluation with the metrics of each user averaged over the seeds."""
@@ -429,7 +414,8 @@ class Results:
             "datasets": [table.to_dict() for table in self.tables],
         }
 
-    def write(self, path: Path | str) -> None:
-        """Write the JSON form."""
+    def write(self, path: Path | str) -> Path:
+        """Write the JSON form; return the path."""
         with atomic_write(path_of(path)) as unfinished:
             unfinished.write_text(to_json(self.to_dict()) + "\n", encoding="utf-8")
+        return path_of(path)

@@ -39,11 +39,11 @@ from transcf.evaluation.evaluator import Subset
 from transcf.evaluation.metrics import check_lengths, metric_names
 from transcf.evaluation.ranks import Ties
 from transcf.experiments.results import RunResult
-from transcf.experiments.store import Store, cached
+from transcf.experiments.store import Store
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.training import Epoch, FitOptions
-from transcf.protocols import Protocol, protocol_named
+from transcf.protocols import protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
@@ -105,23 +105,19 @@ class EvalConfig:
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
         """Evaluate in full ranking if the protocol samples candidates, for comparison."""
-        if self._protocol is None or not self._protocol.sampled:
+        if self.protocol is None or not protocol_named(self.protocol).sampled:
             return None
         return replace(self, protocol=None).evaluate(model, split)
 
     @property
     def refits(self) -> bool:
         """Whether a model is refitted on train and validation before it is evaluated."""
-        return self._protocol is not None and self._protocol.refit and self.subset == "test"
+        return self.subset == "test" and protocol_named(str(self.protocol)).refit
 
     @property
     def picks_epochs_on_test(self) -> bool:
         """Whether the metrics are those of the best epoch on test, as in the published tables."""
-        return self._protocol is not None and self._protocol.best_on_test and self.subset == "test"
-
-    @property
-    def _protocol(self) -> Protocol | None:
-        return None if self.protocol is None else protocol_named(self.protocol)
+        return self.subset == "test" and protocol_named(str(self.protocol)).best_on_test
 
 
 @dataclass(frozen=True)
@@ -152,15 +148,9 @@ class RunKey:
     @classmethod
     def evaluated(cls, model: Recommender[Any], split: Split, config: EvalConfig) -> Self:
         """Return the key of an evaluation by a protocol; `config` names the protocol."""
-        rules: dict[str, Any] = {
-            "protocol": config.protocol,
-            "ties": config.ties,
-            "subset": config.subset,
-            "k": list(config.k),
-            "beyond": config.beyond,
-            "split": split.how,
-            "validated": config.with_validation,
-        }
+        names = ("protocol", "ties", "subset", "k", "beyond")
+        rules = {name: getattr(config, name) for name in names}
+        rules |= {"split": split.how, "validated": config.with_validation}
         rules |= {} if config.max_seconds is None else {"max_seconds": config.max_seconds}
         return cls("judged", split.digest, rules, *_model_fields(model))
 
@@ -228,7 +218,6 @@ def fit_and_evaluate(
         complete = RunKey.evaluated(model, split, replace(config, with_validation=True))
         if (found := cache.find(complete)) is not None:
             return found
-    key = None if cache is None else RunKey.evaluated(model, split, config)
 
     def compute() -> RunResult:
         validation, recorder = config.validation(split), None
@@ -239,7 +228,7 @@ def fit_and_evaluate(
             options = replace(start_fit("fit"), max_seconds=config.max_seconds)
             if config.picks_epochs_on_test and model._has_epochs():
                 recorder = EpochRecorder(split, ties=config.ties, k=config.k, beyond=config.beyond)
-                options = _recorded(options, recorder)
+                options = replace(options, on_epoch=partial(_record, recorder, options.on_epoch))
             model.fit(split.train, validation, options)
             _check_finished(model)
         metric = validation(model) if config.with_validation else None
@@ -263,7 +252,9 @@ def fit_and_evaluate(
         )
 
     run = partial(_timed, model, compute, DivergenceError)
-    return cached(cache, key, about, run, wait=wait)
+    if cache is None:
+        return run()
+    return cache.get(RunKey.evaluated(model, split, config), run, about or {}, wait=wait)
 
 
 def fit_and_validate(
@@ -282,7 +273,6 @@ def fit_and_validate(
     This is a trial of a search; arguments are those of `fit_and_evaluate`. The result has an error
     if the model cannot be trained; invalid parameters and missing extras raise.
     """
-    key = None if cache is None else RunKey.trial(model, train, validation, max_seconds)
 
     def compute() -> RunResult:
         with warnings.catch_warnings():
@@ -295,7 +285,10 @@ def fit_and_validate(
         return RunResult.of(model, **seconds, validation=metric, curve=_curve(model))
 
     run = partial(_timed, model, compute, TransCFError)
-    return cached(cache, key, about, run, wait=wait)
+    if cache is None:
+        return run()
+    key = RunKey.trial(model, train, validation, max_seconds)
+    return cache.get(key, run, about or {}, wait=wait)
 
 
 def fit_for_use(
@@ -343,15 +336,12 @@ def fit_for_use(
     return f"{events}, after {chosen} chosen on held-out ones ({split.how})"
 
 
-def _recorded(options: FitOptions, recorder: EpochRecorder) -> FitOptions:
-    """Return options with which a recorder evaluates every epoch."""
-
-    def on_epoch(epoch: Epoch[Any]) -> None:
-        recorder(epoch.snapshot)
-        if options.on_epoch is not None:
-            options.on_epoch(epoch)
-
-    return replace(options, on_epoch=on_epoch)
+def _record(
+    recorder: EpochRecorder, on_epoch: Callable[[Epoch[Any]], None] | None, epoch: Epoch[Any]
+) -> None:
+    recorder(epoch.snapshot)
+    if on_epoch is not None:
+        on_epoch(epoch)
 
 
 def _check_finished(model: Recommender[Any]) -> None:

@@ -1,29 +1,27 @@
-"""Search spaces (`spaces.toml`), budgets, and `Search`, which proposes settings of a model."""
+"""Search spaces (`spaces.toml`), budgets, `Search`, which proposes settings, and their files."""
 
 from __future__ import annotations
 
 import json
 import math
 import tomllib
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from transcf.errors import MissingExtraError, ParameterError, is_word, shown
-from transcf.models.params import values_of
-from transcf.models.registry import canonical_name, create, model_class
+from transcf.data.atomic import atomic_write
+from transcf.data.files import path_of
+from transcf.errors import MissingExtraError, ParameterError, check_integer, is_word, shown
+from transcf.models.params import Number, values_of
+from transcf.models.registry import canonical_name, create, current, model_class
 
 if TYPE_CHECKING:
-    import optuna
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
-
     from transcf.experiments.results import RunResult
 
 #: Names of the spaces: the recommended values, and the grid of TransCF's paper.
@@ -34,8 +32,6 @@ BUDGETS = {"none": 1, "small": 3, "medium": 10, "large": 40}
 SAMPLERS = ("random", "tpe", "grid")
 #: Outcome of a trial. A pruned trial was stopped early because its metric was below the median.
 State: TypeAlias = Literal["complete", "pruned", "failed"]
-#: Names of these states in Optuna.
-STATES = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
 
 #: Half-lives and their unit depend on each other: fixing one fixes all.
 _UNITS = {"half_life", "trend_half_life", "age_in"}
@@ -97,11 +93,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if isinstance(self.trials, bool) or not isinstance(self.trials, int) or self.trials < 1:
-            raise ParameterError(
-                f"A budget of trials={shown(self.trials)} is not allowed; it must be a number from "
-                "1 on."
-            )
+        check_integer("trials", self.trials, 1)
         space = "default" if isinstance(self.space, Mapping) else self.space
         for what, word, words in (("sampler", self.sampler, SAMPLERS), ("space", space, SPACES)):
             if not is_word(word, words):
@@ -266,7 +258,7 @@ class Search:
         self._others = grid_of(self.space, None if self.budget.sampler == "grid" else (seed, 0))
         self._uses_tpe = self.budget.sampler == "tpe" and bool(self.space)
         if self._uses_tpe:
-            import_optuna("The sampler tpe")
+            check_optuna("The sampler tpe")
 
     def ask(self, running: Collection[Mapping[str, Any]] = ()) -> dict[str, Any] | None:
         """Return a new setting, or None if the budget is spent or the space is exhausted.
@@ -294,112 +286,84 @@ class Search:
         return json.dumps({**self.usual, **setting}, sort_keys=True)
 
     def _propose(self, running: Collection[Mapping[str, Any]], attempt: int) -> dict[str, Any]:
-        """Return a proposal of Optuna's `TPESampler`.
+        from transcf.experiments.trials import propose
 
-        Its study is made for each proposal, which takes a few hundredths of a second for a hundred
-        trials, so that proposals can be replayed from the trials.
-        """
-        import optuna
-
-        whole = distributions(self.space)
         seed = [self._seed, len(self.history) + len(running), attempt, 0]
-        number = int(np.random.SeedSequence(seed).generate_state(1)[0])
-        trials = [to_frozen(trial, self.usual, whole) for trial in self.history]
-        # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
-        trials += [freeze({**self.usual, **one}, whole, "RUNNING") for one in running]
-        # A trial that lacks a parameter would exclude that parameter from the joint estimate.
-        trials = [trial for trial in trials if len(trial.params) == len(whole)]
-        study = memory_study(trials, sampler=optuna.samplers.TPESampler(seed=number))
-        drawn = study.ask(whole).params
+        drawn = propose(self, running, int(np.random.SeedSequence(seed).generate_state(1)[0]))
         return {
             name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
             for name, values in self.space.items()
         }
 
 
-# -- Optuna ------------------------------------------------------------------------------------
+def check_optuna(what: str) -> None:
+    """Raise a `MissingExtraError` that says what needs Optuna if it is not installed."""
+    if find_spec("optuna") is None:
+        raise MissingExtraError(what, "tune")
 
 
-def import_optuna(what: str) -> Any:
-    """Return Optuna, or raise a `MissingExtraError` that says what needs it."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtraError(what, "tune") from error
-    return optuna
+# -- settings in files -------------------------------------------------------------------------
 
 
-def memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
-    """Return an in-memory study with some trials, and with options of `optuna.create_study`."""
-    import optuna
+@dataclass(frozen=True)
+class Config:
+    """A model with its settings."""
 
-    with quiet_optuna():
-        study = optuna.create_study(direction="maximize", **options)
-    study.add_trials(trials)
-    return study
+    model: str  # name in the registry
+    params: Mapping[str, Any] = field(default_factory=dict)  # parameters that are set
+    #: How they were found; for information only.
+    found: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path, model: str | None = None) -> Self:
+        """Read a TOML file; `model` is the expected model, if any."""
+        file = path_of(path)
+        if not file.is_file():
+            raise ParameterError(f"There is no file {path}: `transcf tune --out {path}` writes it.")
+        try:
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+        except ValueError as problem:
+            raise ParameterError(f"{path} is not a TOML file: {problem}.") from problem
+        about = content.get("model")
+        if not isinstance(about, dict) or not isinstance(about.get("name"), str):
+            raise ParameterError(f'{path} names no model: write [model] and name = "bpr" into it.')
+        if unknown := sorted(about.keys() - {"name", "params"}):
+            raise ParameterError(
+                f"{path} has {unknown[0]!r} under [model], which holds name and params alone."
+            )
+        params = about.get("params", {})
+        if not isinstance(params, dict):
+            raise ParameterError(f"{path} has params = {shown(params)}: write [model.params].")
+        name, params = current(about["name"], params)
+        if model is not None and canonical_name(model) != name:
+            raise ParameterError(
+                f"{path} has settings of {name}, not of {canonical_name(model)}: name one model."
+            )
+        rules = model_class(name)._rules()
+        params = {
+            key: None if value == "none" and isinstance(rules.get(key), Number) else value
+            for key, value in params.items()
+        }
+        create(name, **params)._check_params()
+        return cls(name, params, content.get("found", {}))
+
+    def to_toml(self) -> str:
+        """Return the text of the file."""
+        tables = {"model": {"name": self.model}, "model.params": self.params}
+        tables |= {"found": self.found} if self.found else {}
+        return "\n".join(
+            "\n".join([f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())])
+            + "\n"
+            for name, values in tables.items()
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the file atomically."""
+        with atomic_write(path_of(path)) as unfinished:
+            unfinished.write_text(self.to_toml(), encoding="utf-8")
+        return path_of(path)
 
 
-@contextmanager
-def quiet_optuna() -> Iterator[None]:
-    """Hide Optuna's log messages about studies, and its warnings about experimental features."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
-
-
-def to_frozen(
-    trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
-) -> FrozenTrial:
-    """Convert a finished trial to Optuna's."""
-    params, figure = {**usual, **trial.setting}, None if trial.state == "failed" else trial.figure
-    curve = dict(trial.curve)
-    return freeze(params, whole, STATES[trial.state], value=figure, intermediate_values=curve)
-
-
-def freeze(
-    params: Mapping[str, Any], whole: Mapping[str, BaseDistribution], state: str, **result: Any
-) -> FrozenTrial:
-    """Create a trial of Optuna; values outside of their distribution are left out."""
-    from optuna.trial import TrialState, create_trial
-
-    held = {name: params[name] for name in whole if _holds(whole[name], params[name])}
-    used = {name: whole[name] for name in held}
-    return create_trial(params=held, distributions=used, state=TrialState[state], **result)
-
-
-def _holds(distribution: Any, value: Any) -> bool:
-    if hasattr(distribution, "choices"):
-        return value in distribution.choices
-    is_number = isinstance(value, int | float)
-    return is_number and bool(distribution.low <= value <= distribution.high)
-
-
-def distributions(
-    space: Space, usual: Mapping[str, Any] | None = None
-) -> dict[str, BaseDistribution]:
-    """Convert a space to Optuna's distributions, optionally widened to hold the usual values."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    found: dict[str, BaseDistribution] = {}
-    for name, values in space.items():
-        value = (usual or {}).get(name)
-        if not isinstance(values, Range):
-            more = [value] if usual and value not in values else []
-            found[name] = CategoricalDistribution([*values, *more])
-            continue
-        low, high = values.low, values.high
-        if value is not None and (value > 0 or not values.log):
-            low, high = min(low, value), max(high, value)
-        if values.is_integer:
-            found[name] = IntDistribution(int(low), int(high), log=values.log)
-        else:
-            found[name] = FloatDistribution(low, high, log=values.log)
-    return found
+def _toml(value: Any) -> str:
+    """Format a value for TOML; except for None, as in JSON."""
+    return '"none"' if value is None else json.dumps(value)

@@ -19,7 +19,6 @@ import os
 import shutil
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from transcf.errors import DataError, DivergenceError, ParameterError, WriteError
 from transcf.interrupts import stop_request, temporary
@@ -49,7 +49,7 @@ _LIBRARIES = ("transcf", "numpy", "numba", "polars", "torch")
 _NO_LOCK = {errno.ENOSPC, errno.EDQUOT, errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 #: Seconds between two looks at a run that another process computes.
 POLL_SECONDS = 0.1
-#: Columns of the index after the key and the sizes and times of the files.
+#: Columns of the index after the key; `stamp` follows, the sizes and times of the files.
 COLUMNS = (
     "kind", "dataset", "model", "seed", "protocol", "metric", "figure", "seconds", "written",
 )  # fmt: skip
@@ -75,7 +75,7 @@ class Store:
     """A folder of stored runs, created with the first one; several processes may use it."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser()
+        self.folder = Path(folder).expanduser().absolute()
         if self.folder.exists() and not self.folder.is_dir():
             raise ParameterError(
                 f"{folder} is a file, and stored runs need a folder: name another."
@@ -92,8 +92,31 @@ class Store:
         try:
             return self.read(key.digest).result
         except DataError as problem:
-            warnings.warn(f"{problem} It is run again.", stacklevel=2)
+            warn(f"{problem} It is run again.", stacklevel=2)
             return None
+
+    def get(
+        self,
+        key: RunKey,
+        compute: Callable[[], RunResult],
+        about: Mapping[str, str],
+        *,
+        wait: bool,
+    ) -> RunResult:
+        """Return the stored result of a run, or compute and store it.
+
+        Errors are stored only if the training diverged, as it would again. Raises a
+        `RunLockedError` as `lock` does.
+        """
+        if (found := self.find(key)) is not None:
+            return found
+        with self.lock(key, wait=wait):
+            if (found := self.find(key)) is not None:  # stored between the look-up and the lock
+                return found
+            result = compute()
+            if result.error is None or isinstance(result.error, DivergenceError):
+                self.write(key, result, about)
+            return result
 
     def read(self, key: str) -> Entry:
         """Read an entry; a `DataError` says that it is damaged, altered or of another format."""
@@ -124,34 +147,19 @@ class Store:
         return Entry(key=key, result=result, **about)
 
     def write(self, key: RunKey, result: RunResult, about: Mapping[str, str]) -> None:
-        """Store a result; an entry of the same key is replaced."""
-        from transcf.data.atomic import atomic_write_dir
-        from transcf.data.json_text import to_json
-        from transcf.experiments.results import FILES, to_dict
-
-        place, digest = self.place(key.digest), key.digest
+        """Store a result, replacing an entry of the same key; warn if it cannot be written."""
+        place = self.place(key.digest)
         # A file name that is not Unicode has surrogates, which JSON cannot hold.
         about = {name: text.encode(errors="replace").decode() for name, text in about.items()}
-        with atomic_write_dir(place) as folder:
-            sums = {}
-            for part, name in FILES.items():
-                if (found := getattr(result, part)) is not None:
-                    found.per_user.write_parquet(folder / name)
-                    sums[name] = _checksum((folder / name).read_bytes())
-            body: dict[str, Any] = {
-                "cell": key.to_dict(),
-                "about": about,
-                "versions": {name: _version(name) for name in _LIBRARIES if name in sys.modules},
-                "written": datetime.now(UTC).isoformat(timespec="seconds"),
-                "result": to_dict(result),
-                "files": sums,
-            }
-            text = to_json(body)
-            head = {"format": _FORMAT, "key": digest, "sha256": _checksum(text.encode())}
-            (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
+        try:
+            entry = _write_entry(place, key, result, about)
+        except WriteError as problem:
+            # Names the store instead of the entry, so that the same warning is shown once.
+            reason = str(problem).replace(str(place), str(self.folder))
+            warn(f"{reason} Results are not stored.", stacklevel=3)
+            return
         with suppress(OSError):  # the index is made again from the entries
-            written = Entry(digest, body["cell"], about, result, {}, body["written"])
-            line = _index_line(written, _stamp(place))
+            line = json.dumps(_index_row(entry, place)) + "\n"
             with (self.folder / _INDEX).open("a", encoding="utf-8") as index:
                 index.write(line)
 
@@ -195,17 +203,17 @@ class Store:
             with suppress(RunLockedError):
                 _release(_acquire(path))
 
-    def all_keys(self, prefix: str = "") -> list[str]:
-        """Return the keys of all entries that begin with a text, sorted."""
+    def all_keys(self) -> list[str]:
+        """Return the keys of all entries, sorted."""
         if not self.folder.is_dir():
             return []
         shards = [shard.path for shard in os.scandir(self.folder) if len(shard.name) == 2]
         names = [name for shard in shards if os.path.isdir(shard) for name in os.listdir(shard)]
-        return sorted(n for n in names if n.startswith(prefix) and not n.startswith("."))
+        return sorted(name for name in names if not name.startswith("."))
 
     def one_key(self, prefix: str) -> str:
         """Return the only key that begins with a text."""
-        found = self.all_keys(prefix) if prefix else []
+        found = [key for key in self.all_keys() if prefix and key.startswith(prefix)]
         if len(found) != 1:
             few = f"{len(found)} runs begin" if found else "No run begins"
             raise ParameterError(
@@ -218,78 +226,65 @@ class Store:
 
         Only entries that are not in the index, or changed since, are read.
         """
-        lines = self._index_lines()
-        found, damaged, is_complete = {}, [], True
+        from transcf.data.atomic import atomic_write
+
+        index = self._read_index()
+        rows: list[dict[str, Any]] = []
+        damaged = []
         for key in self.all_keys():
-            stamp = _stamp(self.place(key))
-            line = lines.get(key)
-            if line is None or line[1] != stamp:
+            row, place = index.get(key), self.place(key)
+            if row is None or row["stamp"] != _stamp(place):
                 try:
-                    line = json.loads(_index_line(self.read(key), stamp))
+                    row = _index_row(self.read(key), place)
                 except DataError as problem:
                     damaged.append(str(problem))
                     continue
-                is_complete = False
-            found[key] = line
-        if not is_complete:
-            self._write_index(found.values())
-        rows = [dict(zip(COLUMNS, line[2:], strict=True), key=key) for key, line in found.items()]
+            rows.append(row)
+        if any(index.get(row["key"]) is not row for row in rows):
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            with suppress(WriteError, OSError), atomic_write(self.folder / _INDEX) as path:
+                path.write_text(text, encoding="utf-8")
         return sorted(rows, key=lambda row: (str(row["written"]), row["key"])), damaged
 
-    def _index_lines(self) -> dict[str, list[Any]]:
-        """Read the index; lines that are damaged count as missing."""
+    def _read_index(self) -> dict[str, dict[str, Any]]:
+        """Return the lines of the index by key; those that are damaged count as missing."""
         lines = {}
         with suppress(OSError, UnicodeDecodeError):
             for text in (self.folder / _INDEX).read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError, RecursionError):
                     line = json.loads(text)
-                    plain = isinstance(line, list) and len(line) == len(COLUMNS) + 2
-                    if plain and all(isinstance(v, str | int | float | None) for v in line):
-                        lines[str(line[0])] = line
+                    if isinstance(line, dict) and line.keys() == {"key", *COLUMNS, "stamp"}:
+                        lines[str(line["key"])] = line
         return lines
-
-    def _write_index(self, lines: Any) -> None:
-        from transcf.data.atomic import atomic_write
-
-        with suppress(WriteError, OSError), atomic_write(self.folder / _INDEX) as path:
-            path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-
-
-def cached(
-    store: Store | None,
-    key: RunKey | None,
-    about: Mapping[str, str] | None,
-    compute: Callable[[], RunResult],
-    *,
-    wait: bool,
-) -> RunResult:
-    """Return the stored result of a run, or compute and store it.
-
-    Errors are stored only if the training diverged, as it would again. If the result cannot be
-    written, there is a warning. Raises a `RunLockedError` as `Store.lock` does.
-    """
-    if store is None or key is None:
-        return compute()
-    if (found := store.find(key)) is not None:
-        return found
-    with store.lock(key, wait=wait):
-        if (found := store.find(key)) is not None:  # stored between the look-up and the lock
-            return found
-        result = compute()
-        if result.error is None or isinstance(result.error, DivergenceError):
-            try:
-                store.write(key, result, about or {})
-            except WriteError as problem:
-                # Names the store instead of the entry, so that the same warning is shown once.
-                reason = str(problem).replace(str(store.place(key.digest)), str(store.folder))
-                warnings.warn(f"{reason} Results are not stored.", stacklevel=2)
-        return result
 
 
 def default_folder() -> Path:
     """Return $TRANSCF_RUNS, or else `runs` in the user's cache ($XDG_CACHE_HOME or ~/.cache)."""
     named = os.environ.get("TRANSCF_RUNS")
     return Path(named) if named else user_cache() / "runs"
+
+
+def _write_entry(place: Path, key: RunKey, result: RunResult, about: dict[str, str]) -> Entry:
+    from transcf.data.atomic import atomic_write_dir
+    from transcf.data.json_text import to_json
+    from transcf.experiments.results import FILES, to_dict
+
+    with atomic_write_dir(place) as folder:
+        sums = {}
+        for part, name in FILES.items():
+            if (found := getattr(result, part)) is not None:
+                found.per_user.write_parquet(folder / name)
+                sums[name] = _checksum((folder / name).read_bytes())
+        body: dict[str, Any] = {
+            "cell": key.to_dict(),
+            "about": about,
+            "versions": {name: _version(name) for name in _LIBRARIES if name in sys.modules},
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        text = to_json({**body, "result": to_dict(result), "files": sums})
+        head = {"format": _FORMAT, "key": key.digest, "sha256": _checksum(text.encode())}
+        (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
+    return Entry(key=key.digest, result=result, **body)
 
 
 def _acquire(path: Path) -> BaseFileLock | None:
@@ -315,26 +310,26 @@ def _release(lock: BaseFileLock | None) -> None:
         lock.release()
 
 
-def _index_line(entry: Entry, stamp: str) -> str:
-    result, cell = entry.result, entry.cell
-    metric = str(cell["rules"].get("metric", ""))
+def _index_row(entry: Entry, place: Path) -> dict[str, Any]:
+    result, rules = entry.result, entry.cell["rules"]
+    metric = str(rules.get("metric", ""))
     if result.evaluation is not None:
         metric, figure = next((name, str(e)) for name, e in result.evaluation.metrics.items())
     else:
         figure = "-" if result.validation is None else f"{result.validation:.4f}"
-    values = {
-        "kind": cell["kind"],
+    return {
+        "key": entry.key,
+        "kind": entry.cell["kind"],
         "dataset": entry.about.get("dataset", ""),
         "model": entry.about.get("model", ""),
-        "seed": cell["settings"].get("random_state"),
-        "protocol": cell["rules"].get("protocol", "validation"),
+        "seed": entry.cell["settings"].get("random_state"),
+        "protocol": rules.get("protocol", "validation"),
         "metric": metric,
         "figure": figure if result.error is None else "failed",
         "seconds": round(result.spent, 2),
         "written": entry.written,
+        "stamp": _stamp(place),
     }
-    plain = [v if isinstance(v, str | int | float | None) else str(v) for v in values.values()]
-    return json.dumps([entry.key, stamp, *plain]) + "\n"
 
 
 def _stamp(place: Path) -> str:

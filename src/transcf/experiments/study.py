@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
@@ -33,10 +32,8 @@ from transcf.experiments.experiment import (
 )
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
-from transcf.experiments.search import Budget
+from transcf.experiments.search import Budget, Config
 from transcf.experiments.store import Store
-from transcf.experiments.tune_result import Config
-from transcf.experiments.workers import WorkerCluster, shared_work
 from transcf.models.params import Number
 from transcf.models.registry import current, model_class, preset_of
 from transcf.protocols import protocol_named
@@ -61,7 +58,8 @@ class DatasetPlan:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_protocols(self.protocols)
+        for name in self.protocols:
+            protocol_named(name)
         if self.copy and self.published:
             raise ParameterError(
                 f"The study has published figures for {self.name}, which is a copy that differs: "
@@ -107,7 +105,8 @@ class ModelPlan:
                 "the other."
             )
         Budget.of("none" if self.budget is None else self.budget)
-        _check_protocols(self.protocols)
+        for name in self.protocols:
+            protocol_named(name)
 
     @property
     def title(self) -> str:
@@ -151,7 +150,7 @@ class Study:
 
     def __post_init__(self) -> None:
         """Check all but the parameters of models before anything is run."""
-        _check_protocols([self.protocol])
+        protocol_named(self.protocol)
         Budget.of("none" if self.budget is None else self.budget)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
             computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
@@ -289,11 +288,6 @@ def _swept(entry: Any) -> list[Any]:
     return lines
 
 
-def _check_protocols(names: list[str]) -> None:
-    for name in names:
-        protocol_named(name)
-
-
 def _plan(kind: str, entry: Any, plan: type[T]) -> T:
     """Read one entry of a list of tables."""
     if not isinstance(entry, dict):
@@ -379,17 +373,6 @@ def load_study(name: str | Path) -> Study:
     return Study.from_dict(content)
 
 
-def study_workers(
-    study: Study, store: Store | None, jobs: int = 1, cluster: WorkerCluster | None = None
-) -> AbstractContextManager[None]:
-    """Let other processes compute runs of a study inside the block (`shared_work`)."""
-    return shared_work(_run_with, study, store, jobs, cluster)
-
-
-def _run_with(study: Study, store: Store) -> None:
-    run_study(study, store=store)
-
-
 def run_study(
     study: Study,
     on_progress: OnProgress = lambda text: None,
@@ -409,7 +392,7 @@ def run_study(
         TablePlan(
             dataset.name,
             [plan.candidate(dataset.name, study.budget) for plan in study.under(protocol, dataset)],
-            partial(_open, study, dataset, protocol, on_progress, store),
+            cache(partial(_open, study, dataset, protocol, on_progress, store)),
             metric,
             study.about(dataset, protocol),
         )

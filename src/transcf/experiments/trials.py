@@ -1,4 +1,4 @@
-"""Optuna's study of a search: its database, the queue of settings and the results.
+"""Optuna: proposals of its sampler, and the study of a search in memory or in a database.
 
 A trial is RUNNING in the database while it runs. If its process is killed, its heartbeats stop:
 Optuna fails the trial after a grace period and queues its setting again.
@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
+from transcf.data.atomic import atomic_write
 from transcf.errors import DataError, MissingExtraError, ParameterError
-from transcf.experiments.search import (
-    STATES,
-    Search,
-    Trial,
-    distributions,
-    freeze,
-    quiet_optuna,
-)
+from transcf.experiments.search import Range, Search, Space, Trial
 
 #: Seconds between heartbeats, and without one until a trial counts as lost.
 HEARTBEAT, GRACE = 5, 30
@@ -38,6 +39,124 @@ _MAX_RETRIES = 2
 _POLL_SECONDS = 0.5
 #: Attributes of the study and of trials.
 _ABOUT, _SETTING, _RESULT = "transcf", "setting", "result"
+#: States of trials in Optuna.
+_STATES = {
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+}
+
+
+def propose(
+    search: Search, running: Collection[Mapping[str, Any]], random_state: int
+) -> dict[str, Any]:
+    """Return values of all searched parameters, drawn by Optuna's `TPESampler`.
+
+    Its study is made for each proposal, which takes a few hundredths of a second for a hundred
+    trials, so that proposals can be replayed from the trials.
+    """
+    whole = _distributions(search.space)
+    trials = [_to_frozen(trial, search.usual, whole) for trial in search.history]
+    # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
+    trials += [_freeze({**search.usual, **one}, whole, TrialState.RUNNING) for one in running]
+    # A trial that lacks a parameter would exclude that parameter from the joint estimate.
+    trials = [trial for trial in trials if len(trial.params) == len(whole)]
+    study = _memory_study(trials, sampler=optuna.samplers.TPESampler(seed=random_state))
+    return study.ask(whole).params
+
+
+def _memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
+    with _quiet():
+        study = optuna.create_study(direction="maximize", **options)
+    study.add_trials(trials)
+    return study
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide Optuna's log messages about studies, and its warnings about experimental features."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage is supposed")
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def _to_frozen(
+    trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
+) -> FrozenTrial:
+    figure = None if trial.state == "failed" else trial.figure
+    results: dict[str, Any] = {"value": figure, "intermediate_values": dict(trial.curve)}
+    return _freeze({**usual, **trial.setting}, whole, _STATES[trial.state], **results)
+
+
+def _freeze(
+    params: Mapping[str, Any],
+    whole: Mapping[str, BaseDistribution],
+    state: TrialState,
+    **result: Any,
+) -> FrozenTrial:
+    """Create a trial of Optuna; values outside of their distribution are left out."""
+    used = {name: one for name, one in whole.items() if _holds(one, params[name])}
+    held = {name: params[name] for name in used}
+    return create_trial(params=held, distributions=used, state=state, **result)
+
+
+def _holds(distribution: Any, value: Any) -> bool:
+    if isinstance(distribution, CategoricalDistribution):
+        return value in distribution.choices
+    is_number = isinstance(value, int | float)
+    return is_number and bool(distribution.low <= value <= distribution.high)
+
+
+def _distributions(
+    space: Space, usual: Mapping[str, Any] | None = None
+) -> dict[str, BaseDistribution]:
+    """Convert a space to Optuna's distributions, optionally widened to hold the usual values."""
+    found: dict[str, BaseDistribution] = {}
+    for name, values in space.items():
+        value = (usual or {}).get(name)
+        if not isinstance(values, Range):
+            more = [value] if usual and value not in values else []
+            found[name] = CategoricalDistribution([*values, *more])
+            continue
+        low, high = values.low, values.high
+        if value is not None and (value > 0 or not values.log):
+            low, high = min(low, value), max(high, value)
+        if values.is_integer:
+            found[name] = IntDistribution(int(low), int(high), log=values.log)
+        else:
+            found[name] = FloatDistribution(low, high, log=values.log)
+    return found
+
+
+def write_plots(
+    trials: Sequence[Trial], space: Space, usual: Mapping[str, Any], folder: Path
+) -> list[Path]:
+    """Write plots of finished trials as SVG files; see `Tuning.write_plots`."""
+    import matplotlib.pyplot as plt
+    from optuna.importance import FanovaImportanceEvaluator
+    from optuna.visualization import matplotlib as plots
+
+    whole = _distributions(space, usual)
+    study = _memory_study([_to_frozen(trial, usual, whole) for trial in trials])
+    written = []
+    with _quiet(), plt.rc_context({"svg.fonttype": "none"}):
+        axes = {"history": plots.plot_optimization_history(study)}
+        if space and len({trial.figure for trial in trials if trial.state == "complete"}) > 1:
+            evaluator = FanovaImportanceEvaluator(seed=0)
+            axes["importance"] = plots.plot_param_importances(study, evaluator=evaluator)
+        for name, drawn in axes.items():
+            written.append(folder / f"{name}.svg")
+            with atomic_write(written[-1]) as path:
+                plt.figure(drawn.figure)
+                plt.savefig(path, format="svg", bbox_inches="tight")
+                plt.close()
+    return written
 
 
 class TrialStudy:
@@ -56,11 +175,11 @@ class TrialStudy:
         on_trial: Callable[[], None],
     ) -> None:
         self._search = search
-        self._distributions = distributions(search.space, search.usual)
+        self._distributions = _distributions(search.space, search.usual)
         self._running: dict[int, optuna.Trial] = {}
         self._seen = set[int]()
         try:
-            with quiet_optuna():
+            with _quiet():
                 self._database = None if storage is None else _open_database(storage)
                 self._study = optuna.create_study(
                     storage=self._database,
@@ -92,7 +211,7 @@ class TrialStudy:
 
         Returns its number and setting; None if no further trial can be started now.
         """
-        with quiet_optuna():
+        with _quiet():
             while True:
                 fail_stale_trials(self._study)
                 unfinished = self._update()
@@ -119,9 +238,9 @@ class TrialStudy:
         trial = self._running[number]
         written = {**asdict(result), "curve": list(result.curve.items())}
         value = result.figure if result.state == "complete" else None
-        with quiet_optuna(), suppress(optuna.exceptions.UpdateFinishedTrialError):
+        with _quiet(), suppress(optuna.exceptions.UpdateFinishedTrialError):
             trial.set_user_attr(_RESULT, written)
-            self._study.tell(trial, value, TrialState[STATES[result.state]])
+            self._study.tell(trial, value, _STATES[result.state])
             self._tell(number, result)
         del self._running[number]
 
@@ -171,7 +290,7 @@ class TrialStudy:
 
     def _queue(self, setting: Mapping[str, Any]) -> None:
         params, about = {**self._search.usual, **setting}, {_SETTING: dict(setting)}
-        queued = freeze(params, self._distributions, "WAITING", user_attrs=about)
+        queued = _freeze(params, self._distributions, TrialState.WAITING, user_attrs=about)
         self._study.add_trial(queued)
 
     def _is_taken(self, number: int, setting: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""`tune`: search for the best settings of one model with Optuna."""
+"""`tune`: search for the best settings of one model with Optuna; `Tuning`, its result."""
 
 from __future__ import annotations
 
@@ -6,43 +6,175 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import polars as pl
+
 from transcf import __version__
 from transcf.data.split import Split
 from transcf.data.splitters import split_log, usual_protocol
-from transcf.errors import MissingExtraError, ParameterError, check_integer, shown
+from transcf.errors import MissingExtraError, ParameterError, TransCFError, check_integer, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.experiment import Candidate
 from transcf.experiments.run import fit_and_validate
-from transcf.experiments.search import Budget, Search, Trial, import_optuna
+from transcf.experiments.search import Budget, Config, Search, Space, State, Trial, check_optuna
 from transcf.experiments.store import POLL_SECONDS, Store
-from transcf.experiments.tune_result import Tuning
 from transcf.experiments.workers import WorkerCluster, Workers, process_workers
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.base import Recommender
 from transcf.models.registry import current
 from transcf.models.training import Epoch, FitOptions
 from transcf.parallel import thread_count
+from transcf.tables import Table
 
 if TYPE_CHECKING:
     from transcf.experiments.trials import TrialStudy
 
 #: Called with the trials so far, before the first trial and after each.
-OnTrial: TypeAlias = Callable[[Tuning], None]
+OnTrial: TypeAlias = "Callable[[Tuning], None]"
 #: Completed trials to prune by, or None.
 Completed: TypeAlias = Collection[Trial] | None
 
 #: Completed trials and validated epochs that are needed before a trial is pruned.
 _MIN_TRIALS, _MIN_EPOCHS = 5, 3
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Trials of one model.
+
+    Attributes:
+        model: Name in the registry.
+        params: Parameters of all trials.
+        metric: Metric on validation data.
+        trials: Trials in the order in which they finished.
+        space: Search space.
+        usual: Values of its parameters in the trial with the defaults.
+        sampler: "tpe", "random" or "grid".
+        study: Name of the study in the database; empty without a database.
+        storage: The database.
+        is_interrupted: Whether the search was interrupted.
+    """
+
+    model: str
+    params: Mapping[str, Any]
+    metric: str
+    trials: Sequence[Trial]
+    space: Space
+    usual: Mapping[str, Any]
+    sampler: str = "tpe"
+    study: str = ""
+    storage: str = ""
+    is_interrupted: bool = False
+
+    @property
+    def best(self) -> Trial:
+        """The first trial with the best metric; a `TransCFError` says that none is complete."""
+        done = [trial for trial in self.trials if trial.state == "complete"]
+        if not done:
+            failed = [trial.reason for trial in self.trials if trial.state == "failed"]
+            raise TransCFError(failed[0] if failed else "No trial was finished: allow for more.")
+        return max(done, key=lambda trial: trial.figure or 0.0)
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """All parameters that are set in the best trial."""
+        return {**self.params, **self.best.setting}
+
+    @property
+    def seconds(self) -> float:
+        """Sum of the wall-clock times of all trials."""
+        return sum(trial.seconds for trial in self.trials)
+
+    def count(self, state: State) -> int:
+        """Count the trials with a state."""
+        return sum(trial.state == state for trial in self.trials)
+
+    def config(self) -> Config:
+        """Return the best settings, with how they were found, for a TOML file."""
+        found = {
+            "metric": self.metric,
+            "figure": self.best.figure,
+            "trials": len(self.trials),
+            "sampler": self.sampler,
+            "minutes": round(self.seconds / 60, 2),
+        }
+        return Config(self.model, self.best_params, found)
+
+    def table(self) -> pl.DataFrame:
+        """Return a row per trial: number, state, metric, epoch, seconds, settings, reason."""
+        rows = [
+            {
+                "number": number,
+                "state": trial.state,
+                self.metric: trial.figure,
+                "epoch": trial.epoch,
+                "seconds": trial.seconds,
+                **{**self.usual, **trial.setting},
+                "reason": trial.reason,
+            }
+            for number, trial in enumerate(self.trials, start=1)
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def _repr_html_(self) -> str:
+        """Show the trials in notebooks, the best first."""
+        trials = self.table().sort(self.metric, descending=True, nulls_last=True)
+        title = f"{self.model}: {len(self.trials)} trials, by {self.metric} on validation data"
+        return Table.of(trials, title)._repr_html_()
+
+    def curve(self) -> list[float | None]:
+        """Return the best metric after each trial; None until one is complete."""
+        figures = [
+            one.figure or 0.0 if one.state == "complete" else -math.inf for one in self.trials
+        ]
+        return [None if best == -math.inf else best for best in accumulate(figures, max)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "model": self.model,
+            "metric": self.metric,
+            "figure": self.best.figure,
+            "best": self.best_params,
+            "epoch": self.best.epoch,
+            "sampler": self.sampler,
+            "trials": len(self.trials),
+            **{state: self.count(state) for state in ("complete", "pruned", "failed")},
+            "minutes": round(self.seconds / 60, 3),
+            "study": self.study,
+            "storage": self.storage,
+            "interrupted": self.is_interrupted,
+            "table": self.table().to_dicts(),
+        }
+
+    def write_plots(self, folder: Path) -> list[Path]:
+        """Write Optuna's plots as SVG files: the history, and the importance of parameters.
+
+        The importance (fANOVA) is left out unless two complete trials differ in their metric.
+        """
+        check_plots(folder)
+        from transcf.experiments.trials import write_plots
+
+        return write_plots(self.trials, self.space, self.usual, folder)
+
+
+def check_plots(folder: Path) -> None:
+    """Check that plots can be written to a folder."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{folder} is not a folder: name another one for plots.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("Plots of a search", "plots")
 
 
 @dataclass(frozen=True)
@@ -66,6 +198,11 @@ class Objective:
     def make(self, setting: Mapping[str, Any]) -> Recommender[Any]:
         """Create the model of a setting."""
         return Candidate(self.model, self.model, self.params).make(self.seed, setting)
+
+    def check(self) -> None:
+        """Raise a `ParameterError` for an invalid parameter or metric."""
+        self.make({})._check_params()
+        Validation.of(self.split, self.protocol, metric=self.metric)
 
     def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
         """Fit and evaluate a setting, or take the result from the cache.
@@ -109,9 +246,8 @@ def _is_below_median(curve: Mapping[int, float], completed: Collection[Trial]) -
     """Apply the rule of Optuna's `MedianPruner`, which works with its own trials alone."""
     last = max(curve)
     others = [trial.curve[last] for trial in completed if last in trial.curve]
-    if len(others) < _MIN_TRIALS or len(curve) < _MIN_EPOCHS:
-        return False
-    return max(curve.values()) < median(others)
+    is_known = len(others) >= _MIN_TRIALS and len(curve) >= _MIN_EPOCHS
+    return is_known and max(curve.values()) < median(others)
 
 
 @contextmanager
@@ -128,19 +264,16 @@ def _open_workers(
             future.set_exception(error)
         return future
 
-    here = Workers(1, run_here)
-    if cluster is None and jobs == 1:
-        yield here
-        return
+    opened: Any = nullcontext(Workers(0, run_here))
     copy = replace(objective)  # without the validation data, which workers prepare themselves
-    if cluster is None:
-        threads = max(1, thread_count() // jobs)
-        opened: Any = process_workers(jobs, threads, _run_or_refuse, copy)
-    else:
+    if cluster is not None:
         opened = cluster.open_workers(_run_or_refuse, copy)
+    elif jobs > 1:
+        threads = max(1, thread_count() // jobs)
+        opened = process_workers(jobs, threads, _run_or_refuse, copy)
     with opened as workers:
-        yield workers if workers.size else here
-    if cluster is None and objective.store is not None:
+        yield workers if workers.size else Workers(1, run_here)
+    if jobs > 1 and objective.store is not None:
         objective.store.remove_free_locks()
 
 
@@ -216,7 +349,7 @@ def tune(
         >>> found.best_params["regularization"], found.table()["regularization"].to_list()
         (100.0, [300.0, 3.0, 10.0, 30.0, 100.0, 300.0])
     """
-    import_optuna("Tuning")
+    check_optuna("Tuning")
     from transcf.experiments.trials import TrialStudy
 
     check_integer("jobs", jobs, 1)
@@ -237,11 +370,10 @@ def tune(
         metric,
         protocol or usual_protocol(split),
         seed,
-        store=None if store is None else Store(Path(store).expanduser().resolve()),
+        store=None if store is None else Store(store),
         dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
     )
-    objective.make({})._check_params()
-    objective.validation  # noqa: B018 - checks the metric before the first fit
+    objective.check()
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
     about = _about(objective, budget)

@@ -46,13 +46,12 @@ class WorkerCluster(Protocol):
 
 @contextmanager
 def shared_work(
-    work: Callable[..., object],
-    task: Any,
+    work: Callable[[], object],
     store: Store | None,
     jobs: int = 1,
     cluster: WorkerCluster | None = None,
 ) -> Iterator[None]:
-    """Let other processes compute runs inside the block: they call `work(task, store)`.
+    """Let other processes compute runs inside the block: they call `work`, which uses `store`.
 
     They are the workers of `cluster`, or `jobs - 1` processes, which share the threads with this
     one. All of them skip runs that are finished or locked, so that machines of a cluster need a
@@ -66,25 +65,24 @@ def shared_work(
         raise ParameterError(
             "Several processes meet in the store of runs: name a folder for it (store=FOLDER)."
         )
-    shared = (work, task, Store(store.folder.resolve()))
     with ExitStack() as opened:
         if cluster is not None:
-            workers = opened.enter_context(cluster.open_workers(_work_quietly, *shared))
+            workers = opened.enter_context(cluster.open_workers(_work_quietly, work))
         else:
             opened.callback(store.remove_free_locks)
             threads = max(1, thread_count() // jobs)
             opened.enter_context(use_threads(threads))
-            processes = process_workers(jobs - 1, threads, _work_quietly, *shared)
+            processes = process_workers(jobs - 1, threads, _work_quietly, work)
             workers = opened.enter_context(processes)
         for _ in range(workers.size):
             workers.submit()
         yield
 
 
-def _work_quietly(work: Callable[..., object], task: Any, store: Store) -> None:
+def _work_quietly(work: Callable[[], object]) -> None:
     warnings.simplefilter("ignore")
     with suppress(TransCFError, KeyboardInterrupt):
-        work(task, store)
+        work()
 
 
 @contextmanager

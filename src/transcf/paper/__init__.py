@@ -1,11 +1,8 @@
 """Reproduction of TransCF's paper: its tables, and its analyses of translation vectors."""
 
-from transcf.paper.analysis import Analysis
-from transcf.paper.classes import classification
-from transcf.paper.closer import closer, variety
-from transcf.paper.maps import likeness, maps
-from transcf.paper.spaces import Pairs, Space, space_of
-from transcf.paper.tastes import tastes
+from transcf.paper.categories import likeness, maps, tastes, variety
+from transcf.paper.pairs import classification, closer
+from transcf.paper.spaces import Analysis, Pairs, Space, space_of
 
 __all__ = [
     "Analysis",

@@ -1,20 +1,16 @@
-"""`Analysis`, the result of every analysis, and `Subject`, which runs them by name."""
+"""The analyses by name, and `Subject`, which runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import polars as pl
 
-from transcf.data.atomic import atomic_write
-from transcf.data.ids import Id, Rows
+from transcf.data.ids import Id
 from transcf.data.interactions import Interactions
-from transcf.data.json_text import to_json
 from transcf.errors import (
     DataError,
     MissingExtraError,
@@ -23,13 +19,10 @@ from transcf.errors import (
     is_word,
     shown,
 )
-from transcf.experiments.figures import Drawing
 from transcf.models.base import Recommender
-from transcf.models.fitted import TrainingData
-from transcf.tables import Table
-
-if TYPE_CHECKING:
-    from transcf.paper.spaces import Pairs, Space
+from transcf.paper.categories import likeness, maps, tastes, variety
+from transcf.paper.pairs import MAX_PAIRS, classification, closer
+from transcf.paper.spaces import Analysis, Pairs, Space, space_of, typical_users
 
 #: Called with one line of text that names the current step.
 OnProgress: TypeAlias = Callable[[str], None]
@@ -44,59 +37,7 @@ WHAT = {
     "likeness": "how similar vectors of two categories are",
     "tastes": "which categories a user is near to",
 }
-#: Default of the number of pairs that random forests are fitted on.
-MAX_PAIRS = 2000
 _MAX_DISTANCES = 30_000  # pairs of a log whose distances are computed
-
-
-@dataclass(frozen=True, eq=False)
-class Analysis:
-    """The result of an analysis."""
-
-    name: str  # one of `WHAT`
-    title: str
-    frame: pl.DataFrame
-    draw: Callable[[], Sequence[Drawing]]  # draws the charts; needs matplotlib
-    facts: Mapping[str, Any] = field(default_factory=dict)  # most important figures, JSON values
-    notes: Sequence[str] = ()  # how to read the figures
-
-    @cached_property
-    def figures(self) -> tuple[Drawing, ...]:
-        """The charts; drawn at first access."""
-        return tuple(self.draw())
-
-    @property
-    def table(self) -> Table:
-        """The figures as a table of text."""
-        names = {n: n.replace("_percent", " %").replace("_", " ") for n in self.frame.columns}
-        return Table.of(self.frame.rename(names), self.title, self.notes, digits=2)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "analysis": self.name,
-            "title": self.title,
-            "facts": dict(self.facts),
-            "rows": self.frame.to_dicts(),
-            "notes": list(self.notes),
-        }
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write `NAME.json`, `NAME.csv` and an SVG file per chart, and return their paths."""
-        texts = {f"{self.name}.json": to_json(self.to_dict()) + "\n"}
-        texts[f"{self.name}.csv"] = self.frame.write_csv()
-        for number, drawing in enumerate(self.figures, start=1):
-            suffix = "" if len(self.figures) == 1 else f"-{number}"
-            texts[f"{self.name}{suffix}.svg"] = drawing.to_file()
-        return write_texts(folder, texts)
-
-
-def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write files of a folder, each atomically, and return their paths."""
-    for name, text in texts.items():
-        with atomic_write(folder / name) as path:
-            path.write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]
 
 
 def check_what(names: Iterable[str]) -> tuple[str, ...]:
@@ -135,8 +76,6 @@ class Subject:
     @cached_property
     def spaces(self) -> dict[str, Space]:
         """The space of each model."""
-        from transcf.paper.spaces import space_of
-
         return {name: space_of(model) for name, model in self.models.items()}
 
     @property
@@ -147,17 +86,10 @@ class Subject:
     @cached_property
     def pairs(self) -> Pairs:
         """The events of the log as pairs of the first model."""
-        from transcf.paper.spaces import Pairs
-
         return Pairs.of(self.space, self.log)
 
     def analyze(self, name: str) -> Analysis:
         """Run one analysis by name; a `TransCFError` says why the data or model do not allow it."""
-        from transcf.paper.classes import classification
-        from transcf.paper.closer import closer, variety
-        from transcf.paper.maps import likeness, maps
-        from transcf.paper.tastes import tastes
-
         (name,), seed = check_what([name]), self.random_state
         match name:
             case "variety":
@@ -196,11 +128,3 @@ class Subject:
                     raise
                 missing[name] = str(error)
         return found, missing
-
-
-def typical_users(known: TrainingData, number: int) -> Rows:
-    """Return rows of users at even quantiles of the history length, short to long."""
-    active = np.flatnonzero(known.active)
-    order = active[np.argsort(known.seen.counts[active], kind="stable")]
-    places = np.unique(((np.arange(number) + 0.5) / number * len(order)).astype(np.int64))
-    return order[places].astype(np.int32)

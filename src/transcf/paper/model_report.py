@@ -17,14 +17,13 @@ from transcf.data.report import counted
 from transcf.data.split import Split
 from transcf.errors import TransCFError
 from transcf.evaluation import Evaluation, evaluate
-from transcf.experiments.figures import Drawing, bars
-from transcf.experiments.page import Page, Section
+from transcf.experiments.pages import Drawing, Page, Section, bars
 from transcf.models.base import Recommender
 from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
 from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
-from transcf.paper.analysis import Analysis, typical_users
+from transcf.paper.spaces import Analysis, typical_users
 from transcf.tables import Table, legend
 
 #: Length of the lists, and accuracy metrics; the first one is compared by group.

@@ -35,9 +35,18 @@ from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.registry import create, load, preset_of
 from transcf.models.training import FitOptions
-from transcf.paper.analysis import Analysis, OnProgress, Subject, write_texts
-from transcf.paper.classes import FOLDS, Target, accuracies, balanced, labels_of
-from transcf.paper.closer import HELD_OUT, LEARNED_FROM, closer
+from transcf.paper.analysis import OnProgress, Subject
+from transcf.paper.pairs import (
+    FOLDS,
+    HELD_OUT,
+    LEARNED_FROM,
+    Target,
+    accuracies,
+    balanced,
+    closer,
+    labels_of,
+)
+from transcf.paper.spaces import Analysis, write_texts
 from transcf.tables import Table
 
 #: The tables.

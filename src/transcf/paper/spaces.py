@@ -1,27 +1,34 @@
 """Vectors of users, items and pairs of any model with a vector for every user and every item.
 
 `Space` has the points and translations of a fitted model, `Pairs` the user-item pairs of a log in
-the rows of that model.
+the rows of that model, and `Analysis` is the result of an analysis of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from transcf.data.atomic import atomic_write
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
+from transcf.data.json_text import to_json
 from transcf.errors import DataError, NotFittedError, UnsupportedError
+from transcf.experiments.pages import Drawing
 from transcf.kernels import Array
 from transcf.models.base import Recommender
 from transcf.models.factors import Factors
 from transcf.models.fitted import TrainingData
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.transcf.fitted import Translated
+from transcf.tables import Table
 
 #: Returns the translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]
@@ -120,7 +127,6 @@ class Pairs:
     labels: npt.NDArray[np.int64] | None  # category of the item as an index of `names`, or -1
     names: tuple[str, ...]  # of categories
     in_training: Mask  # whether the model was fitted on the pair
-    left_out: int = 0  # pairs of the log with a user or item that the model was not fitted on
 
     @classmethod
     def of(cls, space: Space, log: Interactions) -> Self:
@@ -143,7 +149,6 @@ class Pairs:
             None if log.categories is None else item_labels(log)[log.item_rows][usable],
             log.category_names,
             np.isin(_keys(users, items), _seen_keys(known)),
-            int(np.count_nonzero(~usable)),
         )
 
     def __len__(self) -> int:
@@ -205,3 +210,61 @@ def _keys(users: Rows, items: Rows) -> npt.NDArray[np.int64]:
 
 def _seen_keys(known: TrainingData) -> npt.NDArray[np.int64]:
     return _keys(known.seen.entry_rows, known.seen.indices)
+
+
+def typical_users(known: TrainingData, number: int) -> Rows:
+    """Return rows of users at even quantiles of the history length, short to long."""
+    active = np.flatnonzero(known.active)
+    order = active[np.argsort(known.seen.counts[active], kind="stable")]
+    places = np.unique(((np.arange(number) + 0.5) / number * len(order)).astype(np.int64))
+    return order[places].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """The result of an analysis."""
+
+    name: str  # one of `WHAT`
+    title: str
+    frame: pl.DataFrame
+    draw: Callable[[], Sequence[Drawing]]  # draws the charts; needs matplotlib
+    facts: Mapping[str, Any] = field(default_factory=dict)  # most important figures, JSON values
+    notes: Sequence[str] = ()  # how to read the figures
+
+    @cached_property
+    def figures(self) -> tuple[Drawing, ...]:
+        """The charts; drawn at first access."""
+        return tuple(self.draw())
+
+    @property
+    def table(self) -> Table:
+        """The figures as a table of text."""
+        names = {n: n.replace("_percent", " %").replace("_", " ") for n in self.frame.columns}
+        return Table.of(self.frame.rename(names), self.title, self.notes, digits=2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "analysis": self.name,
+            "title": self.title,
+            "facts": dict(self.facts),
+            "rows": self.frame.to_dicts(),
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write `NAME.json`, `NAME.csv` and an SVG file per chart, and return their paths."""
+        texts = {f"{self.name}.json": to_json(self.to_dict()) + "\n"}
+        texts[f"{self.name}.csv"] = self.frame.write_csv()
+        for number, drawing in enumerate(self.figures, start=1):
+            suffix = "" if len(self.figures) == 1 else f"-{number}"
+            texts[f"{self.name}{suffix}.svg"] = drawing.to_file()
+        return write_texts(folder, texts)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write files of a folder, each atomically, and return their paths."""
+    for name, text in texts.items():
+        with atomic_write(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]

@@ -1,0 +1,394 @@
+"""Analyses of categories: of users, of vectors of pairs, and those that a user is near to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from transcf.data.ids import UNKNOWN, Id, Rows
+from transcf.data.interactions import Interactions
+from transcf.errors import DataError, MissingExtraError, UnknownIdError
+from transcf.experiments.pages import (
+    BASELINE,
+    BEST,
+    SERIES,
+    SURFACE,
+    Drawing,
+    bars,
+    canvas,
+    finish,
+    heat_map,
+)
+from transcf.kernels import Array
+from transcf.paper.pairs import Labels, frequent_categories
+from transcf.paper.spaces import Analysis, Mask, Pairs, Space
+from transcf.parallel import thread_count
+
+_EACH = 200  # pairs of each category
+_PERPLEXITY = 30.0
+_MAX_BARS = 12  # of the chart of variety
+_ITEMS, _USERS = 50, 200  # drawn items of a category, and users to compare with
+_DRAWS = 200  # bootstrap samples of the items, for the interval of a strength
+_NAMED, _SHOWN = 3, 12  # items named per category, and categories in the chart
+
+
+# -- variety of users --------------------------------------------------------------------------
+
+
+def variety(log: Interactions) -> Analysis:
+    """Count the different ratings and categories of each user; a log without both is an error."""
+    counts: dict[str, Labels] = {}
+    facts: dict[str, object] = {"users": int((log.by_user.counts > 0).sum())}
+    if log.ratings is not None:
+        values, codes = np.unique(log.ratings, return_inverse=True)
+        keys = np.unique(log.user_rows.astype(np.int64) * len(values) + codes)
+        different = np.bincount(keys // len(values), minlength=log.n_users)
+        counts["ratings"] = different[log.by_user.counts > 0]
+        several = 100 * float((counts["ratings"] >= 2).mean())
+        facts["users_with_two_or_more_ratings_percent"] = round(several, 4)
+    if log.categories is not None:
+        pairs = log.by_user.to_scipy() @ log.item_categories.to_scipy()
+        different = np.diff(pairs.tocsr().indptr).astype(np.int64)
+        counts["categories"] = different[different > 0]
+        single = 100 * float((counts["categories"] == 1).mean())
+        facts["users_with_a_single_category_percent"] = round(single, 4)
+    if not counts:
+        raise DataError("This log has neither ratings nor categories: there is nothing to count.")
+    frame = pl.concat([_distribution(what, numbers) for what, numbers in counts.items()])
+    note = "Categories: of the users with an item whose category is known."
+    return Analysis(
+        "variety",
+        "Different ratings and categories of a user",
+        frame,
+        lambda: [_variety_chart(what, numbers) for what, numbers in counts.items()],
+        facts,
+        (note,) if len(counts) > 1 else (),
+    )
+
+
+def _distribution(what: str, numbers: Labels) -> pl.DataFrame:
+    times = np.bincount(numbers)
+    some = np.flatnonzero(times)
+    return pl.DataFrame(
+        {
+            "what": [what] * len(some),
+            "different": some,
+            "users": times[some],
+            "users_percent": 100 * times[some] / len(numbers),
+        }
+    )
+
+
+def _variety_chart(what: str, numbers: Labels) -> Drawing:
+    last = min(int(numbers.max()), _MAX_BARS)
+    times = np.bincount(np.minimum(numbers, last), minlength=last + 1)[1:]
+    names = [str(number) for number in range(1, last + 1)]
+    if numbers.max() > last:
+        names[-1] += " or more"
+    shares = (100 * times / len(numbers)).tolist()
+    title = f"Different {what} of a user"
+    return bars(names, {"users": shares}, title=title, axis="% of the users", digits=1)
+
+
+# -- vectors of pairs ---------------------------------------------------------------------------
+
+
+def by_category(
+    pairs: Pairs, generator: np.random.Generator, each: int = _EACH
+) -> tuple[list[str], Pairs, Labels]:
+    """Draw up to `each` pairs of each of the most frequent categories.
+
+    Returns names of the categories, the pairs, and the index of the category of each pair.
+    """
+    names = frequent_categories(pairs)
+    if len(names) < 2:
+        raise DataError("These pairs have fewer than two categories: there is nothing to map.")
+    drawn, labels = [], []
+    for place, name in enumerate(names):
+        own = np.flatnonzero(pairs.labels == pairs.names.index(name))
+        drawn.append(generator.choice(own, min(each, len(own)), replace=False))
+        labels.append(np.full(len(drawn[-1]), place))
+    return names, pairs.take(np.concatenate(drawn)), np.concatenate(labels)
+
+
+def maps(
+    spaces: Mapping[str, Space], pairs: Pairs, *, each: int = _EACH, random_state: int = 0
+) -> Analysis:
+    """Map vectors of pairs to a plane by t-SNE, one map per model.
+
+    The table has the share of pairs whose nearest neighbour is of the same category: among all
+    vectors, on the map, and among pairs with another user and another item. Up to `each` pairs of
+    each category are used. Needs scikit-learn.
+    """
+    names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
+    has_common_user, has_common_item = (rows[:, None] == rows for rows in (some.users, some.items))
+    placed, rows = {}, []
+    for name, space in spaces.items():
+        vectors = space.vectors(some.users, some.items)
+        placed[name] = _tsne(vectors, random_state)
+        strangers = ~(has_common_user | has_common_item)
+        rows.append(
+            {
+                "model": name,
+                "vectors": "r" if space.has_translations else "a-b",
+                "same_category_percent": _same_neighbor(vectors, labels),
+                "same_on_the_map_percent": _same_neighbor(placed[name], labels),
+                "same_among_strangers_percent": _same_neighbor(vectors, labels, strangers),
+            }
+        )
+
+    def draw() -> list[Drawing]:
+        return [
+            _map_chart(
+                [places[labels == number] for number in range(len(names))],
+                names,
+                f"{row['model']}: map of {row['vectors']} by category",
+            )
+            for row, places in zip(rows, placed.values(), strict=True)
+        ]
+
+    sizes = np.bincount(labels)
+    facts = {"categories": names, "pairs": len(some), "perplexity": _perplexity(len(some))}
+    notes = (
+        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares: the "
+        "nearest neighbour is of the same category, among all vectors, on the map, and among "
+        "vectors of pairs with another user and another item.",
+    )
+    title = "Vectors of pairs by category"
+    return Analysis("map", title, pl.DataFrame(rows), draw, facts, notes)
+
+
+def likeness(space: Space, pairs: Pairs, *, each: int = _EACH, random_state: int = 0) -> Analysis:
+    """Compute the mean cosine between vectors of two categories, divided by the largest mean.
+
+    Pairs are those of `maps`; vectors are translations, or a-b for a model without translations.
+    """
+    names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
+    means = mean_cosines(space.vectors(some.users, some.items), labels, len(names))
+    scaled = means / max(float(means.max()), 1e-12)
+    own, others = np.diag(scaled), scaled[~np.eye(len(names), dtype=bool)]
+    largest_own = int((scaled.argmax(axis=1) == np.arange(len(names))).sum())
+    facts = {
+        "largest_mean_cosine": float(means.max()),
+        "within_a_category": float(own.mean()),
+        "between_categories": float(others.mean()),
+        "rows_with_the_largest_on_the_diagonal": largest_own,
+        "categories": len(names),
+    }
+    frame = pl.DataFrame({"category": names} | dict(zip(names, scaled.T.tolist(), strict=True)))
+    vectors = "translations" if space.has_translations else "a-b"
+    title = f"{space.name}: how alike {vectors} of two categories are"
+
+    def draw() -> list[Drawing]:
+        columns = [str(number) for number in range(1, len(names) + 1)]
+        short = [name if len(name) <= 18 else f"{name[:17]}…" for name in names]
+        rows = [f"{number}  {name}" for name, number in zip(short, columns, strict=True)]
+        return [
+            heat_map(
+                rows, columns, scaled.tolist(), title=title, row_axis="", digits=2,
+                column_axis="category, by its number",
+            )
+        ]  # fmt: skip
+
+    notes = (
+        f"Mean cosine between vectors of two pairs, divided by the largest, {means.max():.3f}. "
+        f"Rows with the largest value on the diagonal: {largest_own} of {len(names)}.",
+    )
+    return Analysis("likeness", title, frame, draw, facts, notes)
+
+
+def mean_cosines(vectors: Array, labels: Labels, number: int) -> Array:
+    """Return the mean cosine between vectors of two classes, (number, number) float64.
+
+    Within a class, a vector is not compared with itself.
+    """
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    units = vectors / np.maximum(lengths, 1e-30)
+    belongs = np.eye(number)[labels]  # (n, number)
+    sums, sizes = belongs.T @ units, belongs.sum(axis=0)
+    cosines: Array = sums @ sums.T - np.diag(belongs.T @ np.square(units).sum(axis=1))
+    means: Array = cosines / np.maximum(np.outer(sizes, sizes) - np.diag(sizes), 1)
+    return means
+
+
+def _perplexity(number: int) -> float:
+    return min(_PERPLEXITY, max(1.0, (number - 1) / 3))
+
+
+def _tsne(vectors: Array, seed: int) -> Array:
+    """Map vectors to a plane, (n, 2)."""
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise MissingExtraError("Maps of vectors", "plots") from error
+    # Lengths of a thousandth would be lost in the tolerances of the method.
+    scaled = vectors / max(float(vectors.std()), 1e-30)
+    method = TSNE(
+        perplexity=_perplexity(len(vectors)), init="pca", random_state=seed, n_jobs=thread_count()
+    )
+    placed: Array = method.fit_transform(scaled.astype(np.float32))
+    return placed
+
+
+def _same_neighbor(vectors: Array, labels: Labels, allowed: Mask | None = None) -> float:
+    """Return the share of vectors whose nearest other one has the same label, in per cent."""
+    values = vectors.astype(np.float64)
+    squares = np.square(values).sum(axis=1)
+    away = squares[:, None] + squares - 2 * values @ values.T
+    np.fill_diagonal(away, np.inf)
+    if allowed is not None:
+        away[~allowed] = np.inf
+    return 100 * float((labels[away.argmin(axis=1)] == labels).mean())
+
+
+def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Drawing:
+    """Draw groups of points, each named at the median of its points.
+
+    Groups beyond the number of colours have open triangles.
+    """
+    with canvas(5.0) as (figure, axes):
+        for number, places in enumerate(groups):
+            color, is_repeat = SERIES[number % len(SERIES)], number >= len(SERIES)
+            axes.plot(
+                *places.T, "^" if is_repeat else "o", ms=2.6 if is_repeat else 2.2,
+                mfc="none" if is_repeat else color, mec=color, mew=0.5 if is_repeat else 0.0,
+                label=names[number],
+            )  # fmt: skip
+        for number, places in enumerate(groups):
+            x, y = np.median(places, axis=0)
+            axes.text(
+                x, y, names[number], ha="center", va="center", fontsize=7,
+                fontweight="bold",
+                color=SERIES[number % len(SERIES)],
+                bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+            )  # fmt: skip
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.spines[:].set_visible(False)
+        figure.legend(loc="outside lower center", ncols=3, markerscale=1.8)
+        sizes = sum(map(len, groups))
+        alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
+        return finish(figure, title, alt)
+
+
+# -- tastes of a user ---------------------------------------------------------------------------
+
+
+def tastes(space: Space, log: Interactions, user: Id, *, random_state: int = 0) -> Analysis:
+    """Rank categories by their distance from a user after translation.
+
+    The distance of a category is the mean squared distance of up to 50 drawn items of it. Its
+    strength is the percentage of 200 drawn users who are farther from the same items, with a 95 %
+    interval over which items were drawn.
+
+    Example:
+        >>> from transcf import TransCF, synthesize
+        >>> from transcf.paper import space_of
+        >>> log = synthesize(users=100, items=60, interactions=1500)
+        >>> found = tastes(space_of(TransCF(dim=8, epochs=3).fit(log)), log, "u001")
+        >>> found.frame.columns[:4]
+        ['category', 'distance', 'strength_percent', 'low']
+    """
+    row = int(space.known.users.require([user], "user")[0])
+    if not space.known.active[row]:
+        raise UnknownIdError(f"user {user!r} has no training interactions, so no place.")
+    names, members = _category_items(space, log)
+    generator = np.random.default_rng(random_state)
+    drawn = [_draw(own, _ITEMS, generator) for own in members]
+    active = np.flatnonzero(space.known.active)
+    others = _draw(active[active != row], _USERS, generator)
+    history = space.known.histories[row]
+    rows = []
+    for name, own, some in zip(names, members, drawn, strict=True):
+        users = np.append(others, row).astype(np.int32)
+        away = space.nearness(np.repeat(users, len(some)), np.tile(some, len(users)))
+        away = away.reshape(len(users), len(some))
+        strength, low, high = _strength(away, generator)
+        behind = history[np.isin(history, own)]
+        rows.append(
+            {
+                "category": name,
+                "distance": float(away[-1].mean()),
+                "strength_percent": strength,
+                "low": low,
+                "high": high,
+                "items": len(behind),
+                "behind": ", ".join(map(str, _nearest(space, row, behind))),
+            }
+        )
+    frame = pl.DataFrame(rows).sort("distance", "category")
+    facts: dict[str, Any] = {"user_id": user, "model": space.name, "history": len(history)}
+    notes = (
+        "distance: mean squared distance after translation to drawn items of the category. "
+        "strength: per cent of other users who are farther from the same items; low and high: 95 % "
+        "interval over which items were drawn. items: how many of the category the user has; "
+        "behind: the nearest of them.",
+    )
+    title = f"Tastes of user {user} by {space.name}"
+    return Analysis("tastes", title, frame, lambda: [_tastes_chart(title, frame)], facts, notes)
+
+
+def _category_items(space: Space, log: Interactions) -> tuple[list[str], list[Rows]]:
+    """Return the categories and the model's rows of their items; empty categories are left out."""
+    if log.categories is None:
+        raise DataError(
+            "This data has no categories of items: give some with --read categories=FILE."
+        )
+    items = space.known.items.rows(log.items.series)
+    trained = space.known.item_counts > 0
+    of_items = log.item_categories
+    names, members = [], []
+    for place, name in enumerate(log.category_names):
+        rows = items[of_items.entry_rows[of_items.indices == place]]
+        rows = rows[rows != UNKNOWN]
+        rows = np.unique(rows[trained[rows]]).astype(np.int32)
+        if len(rows):
+            names.append(name)
+            members.append(rows)
+    if not names:
+        raise DataError(f"{space.name} knows none of the items that this data has categories of.")
+    return names, members
+
+
+def _draw(rows: npt.NDArray[Any], number: int, generator: np.random.Generator) -> Rows:
+    few = len(rows) <= number
+    drawn = rows if few else np.sort(generator.choice(rows, number, replace=False))
+    return drawn.astype(np.int32)
+
+
+def _strength(away: Array, generator: np.random.Generator) -> tuple[float, float, float]:
+    """Return the share of rows that are farther than the last on average, with its interval."""
+    n = away.shape[1]
+    if len(away) < 2:
+        return 50.0, 0.0, 100.0
+    draws = generator.multinomial(n, np.full(n, 1 / n), size=_DRAWS) / n
+    means = away @ np.vstack([np.full(n, 1 / n), draws]).T
+    farther = 100 * (means[:-1] > means[-1]).mean(axis=0)
+    low, high = np.percentile(farther[1:], [2.5, 97.5])
+    return float(farther[0]), float(low), float(high)
+
+
+def _nearest(space: Space, user: int, items: Rows) -> list[Id]:
+    away = space.nearness(np.full(len(items), user, np.int32), items)
+    nearest = items[np.argsort(away, kind="stable")[:_NAMED]]
+    found: list[Id] = space.known.items.ids(nearest).to_list()
+    return found
+
+
+def _tastes_chart(title: str, frame: pl.DataFrame) -> Drawing:
+    top = frame.head(_SHOWN)
+    return bars(
+        top["category"].to_list(),
+        {"strength": top["strength_percent"].to_list()},
+        errors={"strength": ((top["high"] - top["low"]) / 2).to_list()},
+        title=f"{title}, nearest category first",
+        axis="strength: % of other users who are farther",
+        groups=["has items of it" if items else "has none" for items in top["items"].to_list()],
+        colors={"has items of it": BEST, "has none": BASELINE},
+        digits=0,
+    )
