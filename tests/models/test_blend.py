@@ -32,10 +32,11 @@ from transcf.errors import (
 )
 from transcf.experiments.run import fit_for_use
 from transcf.models.base import Recommender
-from transcf.models.blend import Blended, CachedScorer, Part, read_parts, search
+from transcf.models.blend import Blended, Part, read_parts, search
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.sums import CachedScorer
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"

@@ -10,7 +10,6 @@ Values are numbers, words in quotes, True, False and None. No text is ever evalu
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
-from transcf.data.interactions import Interactions, Mask
+from transcf.data.interactions import Interactions
 from transcf.errors import (
     DataError,
     DivergenceError,
@@ -39,22 +38,18 @@ from transcf.models.params import Text, init_from_params, params_of, setting, se
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.trend import trend_of, typical_spread
-from transcf.parallel import use_threads
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.sums import SumView
+from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.sums import CachedScorer, SumView
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 P = TypeVar("P")
 
-_BLEND, _SEED = "blend", "random_state"
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
 _PART = re.compile(
     r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""",
 )
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
-#: Scores with a smaller spread are all equal, and are not divided by it.
-_LEAST_SPREAD = float(np.finfo(np.float32).tiny)
 #: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
 _STEPS, _ROUNDS = 20, 10
 #: Memory for the scores of all parts during the search, in bytes.
@@ -80,9 +75,9 @@ class Part:
 
     def make(self, random_state: int) -> Recommender[Any]:
         """Make the model, with this seed unless the part sets its own."""
-        has_seed = _SEED in model_class(self.name)._rules()
-        general = {_SEED: random_state} if has_seed else {}
-        return create(self.name, **{**general, **self.params})
+        has_seed = "random_state" in model_class(self.name)._rules()
+        seed = {"random_state": random_state} if has_seed else {}
+        return create(self.name, **{**seed, **self.params})
 
     def __str__(self) -> str:
         """Return the part as `read_parts` reads it."""
@@ -106,7 +101,7 @@ def read_parts(text: str) -> tuple[Part, ...]:
             wrong = f"from {shown(rest)} on it is not understood" if rest else "nothing follows"
             raise ParameterError(f"{wrong}, where a model is expected.")
         name = canonical_name(found[1])
-        if name == _BLEND:
+        if name == Blend.name:
             raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
         part = Part(name, _params(name, found[2] or "()"))
         part.make(0)._check_params()
@@ -186,7 +181,7 @@ class Blend(Recommender[BlendSettings]):
         (['itemknn', 'bpr(dim=16, epochs=5)'], 1.0)
     """
 
-    name = _BLEND
+    name = "blend"
     __init__ = init_from_params(BlendSettings)
 
     #: Stored runs of earlier revisions are not reused.
@@ -277,8 +272,14 @@ class Blend(Recommender[BlendSettings]):
             from transcf.evaluation.validation import as_validation
 
             judge = as_validation(run.train, run.validation).sampled(_USERS)
-            weights, figure = _best_weights(judge, self.name, learned, spreads)
-            run.report["validation"] = {judge.metric: figure}
+            cached = [CachedScorer(part, _CACHE_BYTES // len(learned)) for part in learned]
+
+            def metric(weights: Floats) -> float:
+                scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
+                return judge(SumView(self.name, scorers, factors))
+
+            weights, best = search(metric, len(learned))
+            run.report["validation"] = {judge.metric: best}
         names = [str(part) for part in read_parts(self.settings.parts)]
         epochs = {name: model.best_epoch_ for name, model in zip(names, models, strict=True)}
         rounded = [round(weight, 4) for weight in weights.tolist()]
@@ -424,56 +425,13 @@ class Blended(FittedScorer):
 
 def _weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list[tuple[P, float]]:
     """Return the parts with a weight above 0, each with the factor of its scores."""
-    factors = weights / np.where(spreads > _LEAST_SPREAD, spreads, 1.0)
-    listed = zip(parts, weights.tolist(), factors.tolist(), strict=True)
-    return [(part, factor) for part, weight, factor in listed if weight > 0]
-
-
-class CachedScorer(Scorer):
-    """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
-
-    name: str
-    rankable: Mask
-
-    def __init__(self, scorer: Scorer, room: int) -> None:
-        self._scorer, self._left = scorer, room
-        self.name, self.rankable = scorer.name, scorer.rankable
-        self._kept: dict[bytes, Scores] = {}
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._cached(lambda: self._scorer.scores(users), users)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._cached(lambda: self._scorer.scores(users, items), users, items)
-
-    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
-        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
-        if key in self._kept:
-            return self._kept[key]
-        with use_threads(1):  # the last digits depend on threads, and might change the weights
-            scores = score()
-        if scores.nbytes <= self._left:
-            self._kept[key] = scores
-            self._left -= scores.nbytes
-        return scores
+    # Scores with a smaller spread are all equal.
+    factors = weights / np.where(spreads > np.finfo(np.float32).tiny, spreads, 1.0)
+    listed = zip(parts, factors.tolist(), strict=True)
+    return [(part, factor) for part, factor in listed if factor > 0]
 
 
 # -- the choice of weights ---------------------------------------------------------------------
-
-
-def _best_weights(
-    judge: Callable[[SumView], float], name: str, parts: Sequence[Scorer], spreads: Floats
-) -> tuple[Floats, float]:
-    """Return the weights with the best metric of `judge`, and the metric."""
-    cached = [CachedScorer(part, _CACHE_BYTES // len(parts)) for part in parts]
-
-    def metric(weights: Floats) -> float:
-        scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
-        return judge(SumView(name, scorers, factors))
-
-    return search(metric, len(parts))
 
 
 def search(metric: Callable[[Floats], float], n_parts: int) -> tuple[Floats, float]:

@@ -34,7 +34,6 @@ class PartitionedProblem(Problem):
     @classmethod
     def of_log(cls, log: PartitionedLog, settings: WeightSettings) -> PartitionedProblem:
         """Take the counts of a log."""
-        check_weights(log, settings)
         # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
         longest = int(log.user_counts.max())
         differs = log.timed and np.exp(settings.event_weights.recency * (1 / longest - 1)) < 1
@@ -75,8 +74,13 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
         )
 
 
-def read_training_data(log: PartitionedLog) -> TrainingData:
-    """Return what a fitted model keeps of a log: 8 bytes per event."""
+def read_training_data(log: PartitionedLog, settings: object) -> TrainingData:
+    """Return what a fitted model keeps of a log: 8 bytes per event.
+
+    Raises:
+        UnsupportedError: The settings compare events of different users.
+    """
+    check_weights(log, settings)
     indptr, seen = log.item_lists()
     _, in_order = log.item_lists(in_order=True)
     histories = Histories(indptr, in_order, log.n_items)

@@ -102,7 +102,7 @@ def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> ItemLists | None
         warnings.warn(
             f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
             "skipped.",
-            stacklevel=5,  # the caller of the method that recommends
+            stacklevel=4,  # the caller of the method that recommends
         )
     parts = np.split(rows, np.cumsum([len(one) for one in lists])[:-1])
     found = [part[part != UNKNOWN] for part in parts]

@@ -26,7 +26,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.models.families import IterationSettings
+from transcf.models.families import FactorSettings, IterationSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
 from transcf.models.trend import ManualTrend
@@ -398,9 +398,11 @@ class TrainingRun:
         left = "has learned nothing"
         if self.records:
             self.ending, left = "diverged", f"keeps the state of epoch {self.best_epoch}"
+        hint = self.divergence_hint
+        if isinstance(self.settings, FactorSettings):
+            hint = self.settings.divergence_hint(hint)
         raise DivergedRunError(
-            f"{self.name} diverged in epoch {number} (loss {loss:.3g}) and {left}: lower "
-            f"{self.divergence_hint}."
+            f"{self.name} diverged in epoch {number} (loss {loss:.3g}) and {left}: lower {hint}."
         )
 
     def _fingerprint(self, settings: IterationSettings) -> str:

@@ -45,7 +45,7 @@ from transcf.retrieval.scorer import Scorer, Scores, block_length
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.training import Held
+    from transcf.models.training import Held, TrainingRun
     from transcf.retrieval.sums import SumForm
 
 #: Added to an item's recent events, so that those without any have a logarithm.
@@ -77,10 +77,11 @@ class ManualTrend:
     prior: Array
 
     @classmethod
-    def of(cls, log: Interactions, settings: object) -> ManualTrend | None:
+    def of(cls, log: Interactions | PartitionedLog, settings: object) -> ManualTrend | None:
         """Compute the prior of a log with times; None unless a number sets the trend."""
         if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
             return None
+        assert isinstance(log, Interactions), "logs in parts are refused before"
         given = settings.event_weights
         if log.timestamps is None:
             raise ParameterError(
@@ -176,16 +177,25 @@ def trend_of(learned: FittedScorer | None) -> AutoTrend | None:
     return learned.trend if isinstance(learned, WithItemOffsets) else None
 
 
-def with_auto_trend(
+def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) -> FittedScorer:
+    """Return a scorer with the trend that the settings of a run ask for, if they ask for one.
+
+    A refit gives the automatic trend before it in `kept`: strength and half-life stay.
+    """
+    if is_automatic(run.settings):
+        learned, run.report["trend"] = _with_auto_trend(learned, run.log, run.validation, kept)
+    elif run.ending is None:  # snapshots of epochs have it already
+        learned = run.with_manual_trend(learned)
+    return learned
+
+
+def _with_auto_trend(
     learned: FittedScorer,
     log: Interactions | PartitionedLog,
     validation: Held,
     kept: AutoTrend | None,
 ) -> tuple[FittedScorer, dict[str, Any]]:
-    """Return a scorer with an automatic trend chosen on validation data, and what is reported.
-
-    A refit gives the trend before it in `kept`: strength and half-life stay.
-    """
+    """Return a scorer with an automatic trend chosen on validation data, and what is reported."""
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
     if log.timestamps is None:
@@ -221,8 +231,7 @@ def _choose(
 ) -> tuple[FittedScorer, dict[str, Any]]:
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.evaluation.validation import as_validation
-    from transcf.models.blend import CachedScorer
-    from transcf.retrieval.sums import SumView
+    from transcf.retrieval.sums import CachedScorer, SumView
 
     judge = as_validation(log, validation).sampled(_JUDGED_USERS)
     cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)

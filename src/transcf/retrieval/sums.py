@@ -1,11 +1,14 @@
 """Scores that are sums: of several scorers (`SumView`), or logarithms of sums (`SumForm`).
 
+`CachedScorer` keeps scores while the factors of a sum are searched for.
+
 A `SumForm` has several queries per user:
 `score(u, i) = log sum_q exp(constant_q + vector_q . item_vector_i)` over the queries q of a user.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +19,7 @@ import numpy.typing as npt
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.kernels.products import pair_scores
+from transcf.parallel import use_threads
 from transcf.retrieval.scorer import (
     LinearForm,
     Norms,
@@ -212,4 +216,35 @@ class SumSource:
         for source, factor in self._parts:
             total += np.float64(factor) * source.pairs(rows, items)
         scores: Scores = total.astype(np.float32)
+        return scores
+
+
+class CachedScorer(Scorer):
+    """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
+
+    name: str
+    rankable: Mask
+
+    def __init__(self, scorer: Scorer, room: int) -> None:
+        self._scorer, self._left = scorer, room
+        self.name, self.rankable = scorer.name, scorer.rankable
+        self._kept: dict[bytes, Scores] = {}
+
+    def _score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._cached(lambda: self._scorer.scores(users), users)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self._cached(lambda: self._scorer.scores(users, items), users, items)
+
+    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
+        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
+        if key in self._kept:
+            return self._kept[key]
+        with use_threads(1):  # the last digits depend on threads, and might change the weights
+            scores = score()
+        if scores.nbytes <= self._left:
+            self._kept[key] = scores
+            self._left -= scores.nbytes
         return scores
