@@ -7,7 +7,6 @@ queries by id (`tables` builds what they return) and files.
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -36,6 +35,7 @@ from transcf.models.event_weights import WeightSettings
 from transcf.models.explain import Explanation, explanation
 from transcf.models.families import IterationSettings, LogSizes, check_memory, resolve
 from transcf.models.fitted import FittedScorer, TrainingData, check_fit
+from transcf.models.lookup import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.params import (
     Configurable,
     S,
@@ -44,9 +44,7 @@ from transcf.models.params import (
     flat_params,
     init_from_params,
     nested_params,
-    values_of,
 )
-from transcf.models.tables import Fallback, Filters, OnUnknown
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
@@ -89,6 +87,8 @@ class Recommender(Configurable[S], Scorer, ABC):
 
     #: Parameters to lower when training diverges.
     _divergence_hint: ClassVar[str] = "learning_rate"
+    #: Whether training can be distributed over the processes of a cluster.
+    _supports_distributed: ClassVar[bool] = False
     #: Whether it is a trivial baseline, which may rank badly without a warning.
     _is_floor: ClassVar[bool] = False
     #: Parameters that `fit` does not use: a fitted model follows them when they are changed.
@@ -118,11 +118,6 @@ class Recommender(Configurable[S], Scorer, ABC):
     @abstractmethod
     def name(self) -> str:
         """Name in tables and on the command line; mostly a plain class attribute."""
-
-    @property
-    def _supports_distributed(self) -> bool:
-        """Whether training can be distributed over the processes of a cluster."""
-        return False
 
     # -- parameters --------------------------------------------------------------------------
 
@@ -395,7 +390,11 @@ class Recommender(Configurable[S], Scorer, ABC):
                 shown = {"histories": known.histories, "item_counts": known.item_counts}
                 shown |= self.learned_.attributes()
                 if name[:-1] in shown:
-                    return _read_only(shown[name[:-1]])
+                    value = shown[name[:-1]]
+                    if isinstance(value, np.ndarray):  # scores are not changed by accident
+                        value = value.view()
+                        value.flags.writeable = False
+                    return value
             if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
                 self._fitted()
             hint = ""
@@ -563,7 +562,7 @@ class Recommender(Configurable[S], Scorer, ABC):
             pot was drawn most by cup (+100 %).
         """
         learned = self._fitted()
-        row = int(tables.user_rows(learned, [user], "raise")[0])
+        row = int(user_rows(learned, [user], "raise")[0])
         history = learned.known.histories[row]
         return explanation(
             learned, learned, (row, user), history, item, top, include_seen=include_seen
@@ -592,7 +591,7 @@ class Recommender(Configurable[S], Scorer, ABC):
         """
         learned = self._fitted()
         check_word("on_unknown", on_unknown, get_args(OnUnknown))
-        rows = tables.history_rows(learned, history, on_unknown)
+        rows = history_rows(learned, history, on_unknown)
         scorer = learned.fold_in(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, scorer, None, rows, item, top, include_seen=include_seen)
 
@@ -659,30 +658,9 @@ class Recommender(Configurable[S], Scorer, ABC):
             ModelFileError: Something is there that is not replaced.
             WriteError: The system refuses to write it, as on a full disk.
         """
-        from transcf.io.model_dir import StoredModel, write_model
+        from transcf.io.model_dir import write_model
 
-        learned, kind = self._fitted(), type(self)
-        known = learned.known
-        if kind.__name__ not in registry.HOMES:
-            raise ParameterError(
-                f"There is no registered class {kind.__name__!r}: transcf.load could not read what "
-                "it saved."
-            )
-        stored = StoredModel(
-            kind=kind.__name__,
-            summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
-            params=values_of(self.settings_),
-            report=self.report_,
-            best_epoch=self.best_epoch_,
-            additions=self.additions_,
-            users=known.users,
-            items=known.items,
-            seen=known.seen,
-            histories=known.histories,
-            timed=known.timed,
-            arrays=learned.stored_arrays(),
-        )
-        return write_model(stored, folder, overwrite=overwrite)
+        return write_model(registry.stored_of(self), folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
@@ -702,12 +680,3 @@ def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
 
     parted = None if options.cluster is None else as_partitioned(data)
     return as_interactions(data) if parted is None else parted
-
-
-def _read_only(value: Any) -> Any:
-    """Return a read-only view of an array, so that scores are not changed by accident."""
-    if not isinstance(value, np.ndarray):
-        return value
-    shown = value.view()
-    shown.flags.writeable = False
-    return shown

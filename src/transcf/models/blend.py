@@ -45,9 +45,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 P = TypeVar("P")
 
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
-_PART = re.compile(
-    r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""",
-)
+_PART = re.compile(r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""")
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
 #: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
@@ -281,11 +279,11 @@ class Blend(Recommender[BlendSettings]):
             weights, best = search(metric, len(learned))
             run.report["validation"] = {judge.metric: best}
         names = [str(part) for part in read_parts(self.settings.parts)]
-        epochs = {name: model.best_epoch_ for name, model in zip(names, models, strict=True)}
-        rounded = [round(weight, 4) for weight in weights.tolist()]
-        run.report["weights"] = dict(zip(names, rounded, strict=True))
-        run.report["best_epochs"] = {n: epoch for n, epoch in epochs.items() if epoch is not None}
-        kept = np.array([epoch or 0 for epoch in epochs.values()], np.int64)
+        epochs = [model.best_epoch_ for model in models]
+        run.report["weights"] = dict(zip(names, weights.round(4).tolist(), strict=True))
+        chosen = zip(names, epochs, strict=True)
+        run.report["best_epochs"] = {name: epoch for name, epoch in chosen if epoch is not None}
+        kept = np.array([epoch or 0 for epoch in epochs], np.int64)
         return Blended(run.known, self.name, learned, weights, spreads, kept)
 
     def _restore(
@@ -366,8 +364,8 @@ class Blended(FittedScorer):
 
     def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Return the weighted sum of a scorer of each part."""
-        scorers = tuple(scorer_of(part) for part, _ in self._weighted)
-        return SumView(self.name, scorers, tuple(factor for _, factor in self._weighted))
+        scorers = [(scorer_of(part), factor) for part, factor in self._weighted]
+        return SumView(self.name, *zip(*scorers, strict=True))
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, as every part does."""

@@ -167,17 +167,11 @@ class WeightSettings:
 
 @dataclass(frozen=True, eq=False)
 class InteractionWeights:
-    """Weights of the events of a log.
-
-    Attributes:
-        log: The events.
-        raw: (n_events,) float64 in the order of `log.by_user`; empty if all are equal.
-        between_users: Whether events of different users have different weights, too.
-    """
+    """Weights of the events of a log, in the order of `log.by_user`; empty if all are equal."""
 
     log: Interactions
-    raw: Array
-    between_users: bool
+    raw: Array  # (n_events,) float64
+    between_users: bool  # whether events of different users have different weights, too
 
     @classmethod
     def of(cls, log: Interactions, given: EventWeights) -> InteractionWeights:
@@ -202,7 +196,7 @@ class InteractionWeights:
 
     @cached_property
     def overall(self) -> Array:
-        """(n_events,) float32, 1 on average over the log; empty if all are equal."""
+        """(n_events,) float32, 1 on average over the log."""
         if self.is_even:
             return EVEN
         scaled: Array = (self.raw / self.raw.mean()).astype(np.float32)
@@ -219,7 +213,7 @@ class InteractionWeights:
 
     @cached_property
     def within_users(self) -> Array:
-        """(n_events,) float32, 1 on average over each user; empty if all are equal."""
+        """(n_events,) float32, 1 on average over each user."""
         if self.is_even:
             return EVEN
         scaled: Array = self.raw / np.repeat(self._means, self.log.by_user.counts)

@@ -50,17 +50,12 @@ _ENTRIES = 2**18
 class Contributions:
     """Effects of the items of a history on the score of one item.
 
-    Attributes:
-        history: Rows of the items, (n,).
-        effects: (n,) float64; positive effects raise the score.
-        meaning: What an effect is, after "An effect is".
-        rest: The score minus the sum of the effects where they are its terms; None where effects
-            do not add up.
+    `rest` is the score minus the sum of the effects; None where they are not terms of the score.
     """
 
-    history: Rows
-    effects: Effects
-    meaning: str
+    history: Rows  # of the items, (n,)
+    effects: Effects  # (n,); positive effects raise the score
+    meaning: str  # what an effect is, after "An effect is"
     rest: float | None = None
 
     @classmethod

@@ -21,15 +21,10 @@ from transcf.models.triples import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedProblem(Problem):
-    """The number of interactions of each user and item; `by_user` has no items.
-
-    Attributes:
-        log: The log.
-        recency: How much more a user's later events count; 0 where all weigh the same.
-    """
+    """The number of interactions of each user and item; `by_user` has no items."""
 
     log: PartitionedLog
-    recency: float
+    recency: float  # how much more a user's later events count; 0 where all weigh the same
 
     @classmethod
     def of_log(cls, log: PartitionedLog, settings: WeightSettings) -> PartitionedProblem:
@@ -89,11 +84,7 @@ def read_training_data(log: PartitionedLog, settings: object) -> TrainingData:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedEvents(Events):
-    """What the mixture learns from: the length of each user's history; `histories` has no items.
-
-    Attributes:
-        log: The log.
-    """
+    """What the mixture learns from: the length of each user's history; `histories` has no items."""
 
     log: PartitionedLog
 

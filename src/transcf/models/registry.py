@@ -8,6 +8,7 @@ of a model share them.
 
 from __future__ import annotations
 
+import inspect
 import tomllib
 from functools import cache
 from importlib import import_module
@@ -232,6 +233,34 @@ def load_version(folder: str | Path, *, mapped: bool | None = None) -> Recommend
     from transcf.io.model_dir import read_model
 
     return model_of(read_model(folder, mapped=mapped), folder)
+
+
+def stored_of(model: Recommender[Any]) -> StoredModel:
+    """Return the state of a fitted model, as its folder holds it."""
+    from transcf.io.model_dir import StoredModel
+    from transcf.models.params import values_of
+
+    learned, kind = model._fitted(), type(model)
+    known = learned.known
+    if kind.__name__ not in HOMES:
+        raise ParameterError(
+            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
+            "saved."
+        )
+    return StoredModel(
+        kind=kind.__name__,
+        summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+        params=values_of(model.settings_),
+        report=model.report_,
+        best_epoch=model.best_epoch_,
+        additions=model.additions_,
+        users=known.users,
+        items=known.items,
+        seen=known.seen,
+        histories=known.histories,
+        timed=known.timed,
+        arrays=learned.stored_arrays(),
+    )
 
 
 def model_of(stored: StoredModel, folder: str | Path) -> Recommender[Any]:

@@ -107,21 +107,13 @@ class ManualTrend:
 
 @dataclass(frozen=True, eq=False)
 class AutoTrend:
-    """An automatic trend and the counts that it is computed from.
+    """An automatic trend and the counts that it is computed from."""
 
-    Attributes:
-        strength: What the prior is multiplied by, in units of `spread`.
-        half_life: h, as a share of the events of the fit.
-        spread: sd, the typical standard deviation of a user's scores.
-        half_life_events: h times the events of the fit.
-        recent: n_h, (n_items,) float64.
-    """
-
-    strength: float
-    half_life: float
-    spread: float
-    half_life_events: float
-    recent: Array
+    strength: float  # what the prior is multiplied by, in units of `spread`
+    half_life: float  # h, as a share of the events of the fit
+    spread: float  # sd, the typical standard deviation of a user's scores
+    half_life_events: float  # h times the events of the fit
+    recent: Array  # n_h, (n_items,) float64
 
     @classmethod
     def of(cls, log: Interactions, strength: float, half_life: float, spread: float) -> AutoTrend:
