@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -401,14 +401,6 @@ class Recommender(Configurable[S], Scorer, ABC):
             if name == "partial_fit":
                 hint = ": it cannot learn from new events alone; use refit with all events"
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
-
-    def __sklearn_tags__(self) -> Never:
-        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
-        raise UnsupportedError(
-            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
-            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
-            "with transcf.evaluate."
-        )
 
     # -- queries by id -----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,17 +39,14 @@ from transcf.models.registry import canonical_name, create, model_class, name_an
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.trend import trend_of, typical_spread
 from transcf.retrieval.scorer import Scorer
-from transcf.retrieval.sums import CachedScorer, SumView
+from transcf.retrieval.sums import CachedScorer, SumView, Weights, search_weights
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 P = TypeVar("P")
 
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
 _PART = re.compile(r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""")
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
-#: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
-_STEPS, _ROUNDS = 20, 10
 #: Memory for the scores of all parts during the search, in bytes.
 _CACHE_BYTES = 512 * 2**20
 
@@ -213,12 +210,10 @@ class Blend(Recommender[BlendSettings]):
         for model in models:
             if not isinstance(model, Recommender):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
-            model._fitted()
+            _check_same(models[0], model)
         blend: Self = cls(parts=" + ".join(str(Part.of(model)) for model in models))
         blend._check_params()
         known = models[0].learned_.known
-        for model in models[1:]:
-            _check_same(models[0], model)
         log = Interactions.from_rows(
             known.users, known.items, known.seen.entry_rows, known.seen.indices
         )
@@ -272,15 +267,16 @@ class Blend(Recommender[BlendSettings]):
             judge = as_validation(run.train, run.validation).sampled(_USERS)
             cached = [CachedScorer(part, _CACHE_BYTES // len(learned)) for part in learned]
 
-            def metric(weights: Floats) -> float:
+            def metric(weights: Weights) -> float:
                 scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
                 return judge(SumView(self.name, scorers, factors))
 
-            weights, best = search(metric, len(learned))
+            weights, best = search_weights(metric, len(learned))
             run.report["validation"] = {judge.metric: best}
         names = [str(part) for part in read_parts(self.settings.parts)]
         epochs = [model.best_epoch_ for model in models]
-        run.report["weights"] = dict(zip(names, weights.round(4).tolist(), strict=True))
+        rounded = [round(weight, 4) for weight in weights.tolist()]
+        run.report["weights"] = dict(zip(names, rounded, strict=True))
         chosen = zip(names, epochs, strict=True)
         run.report["best_epochs"] = {name: epoch for name, epoch in chosen if epoch is not None}
         kept = np.array([epoch or 0 for epoch in epochs], np.int64)
@@ -305,14 +301,14 @@ class Blend(Recommender[BlendSettings]):
 
 def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
     """Raise a `DataError` unless two models were fitted on the same interactions."""
-    one, two = first.learned_.known, other.learned_.known
+    one, two = first._fitted().known, other._fitted().known
     same_ids = one.users == two.users and one.items == two.items
-    same = same_ids and (
-        one.timed == two.timed
+    if not (
+        same_ids
+        and one.timed == two.timed
         and np.array_equal(one.seen.indptr, two.seen.indptr)
         and np.array_equal(one.histories.items, two.histories.items)
-    )
-    if not same:
+    ):
         what = "interactions" if same_ids else "users or items"
         raise DataError(
             f"{first.name} and {other.name} were fitted on different {what} and cannot be blended: "
@@ -331,8 +327,8 @@ class Blended(FittedScorer):
     """
 
     def __init__(
-        self, known: TrainingData, name: str, parts: Sequence[FittedScorer], weights: Floats,
-        spreads: Floats, best_epochs: npt.NDArray[np.int64],
+        self, known: TrainingData, name: str, parts: Sequence[FittedScorer], weights: Weights,
+        spreads: Weights, best_epochs: npt.NDArray[np.int64],
     ) -> None:  # fmt: skip
         super().__init__(known, name)
         self.parts, self.weights, self.spreads = tuple(parts), weights, spreads
@@ -364,8 +360,8 @@ class Blended(FittedScorer):
 
     def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Return the weighted sum of a scorer of each part."""
-        scorers = [(scorer_of(part), factor) for part, factor in self._weighted]
-        return SumView(self.name, *zip(*scorers, strict=True))
+        parts, factors = zip(*self._weighted, strict=True)
+        return SumView(self.name, [scorer_of(part) for part in parts], factors)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, as every part does."""
@@ -404,71 +400,28 @@ class Blended(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return that of the part with the largest weight, of those that have one."""
-        return self._of_first(lambda part: part.item_similarity(), super().item_similarity)
+        return self._of_first("item_similarity")
 
     def user_similarity(self) -> Scorer:
         """Return that of the part with the largest weight, of those that have one."""
-        return self._of_first(lambda part: part.user_similarity(), super().user_similarity)
+        return self._of_first("user_similarity")
 
-    def _of_first(
-        self, similarity_of: Callable[[FittedScorer], Scorer], otherwise: Callable[[], Scorer]
-    ) -> Scorer:
+    def _of_first(self, similarity: str) -> Scorer:
         for place in np.argsort(-self.weights, kind="stable")[: len(self._weighted)]:
             try:
-                return similarity_of(self.parts[place])
+                found: Scorer = getattr(self.parts[place], similarity)()
             except UnsupportedError:
                 continue
-        return otherwise()
+            return found
+        found = getattr(super(), similarity)()
+        return found
 
 
-def _weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list[tuple[P, float]]:
+def _weighted_parts(
+    parts: Sequence[P], weights: Weights, spreads: Weights
+) -> list[tuple[P, float]]:
     """Return the parts with a weight above 0, each with the factor of its scores."""
     # Scores with a smaller spread are all equal.
     factors = weights / np.where(spreads > np.finfo(np.float32).tiny, spreads, 1.0)
     listed = zip(parts, factors.tolist(), strict=True)
     return [(part, factor) for part, factor in listed if factor > 0]
-
-
-# -- the choice of weights ---------------------------------------------------------------------
-
-
-def search(metric: Callable[[Floats], float], n_parts: int) -> tuple[Floats, float]:
-    """Find the weights with the best metric by coordinate search.
-
-    From equal weights on, each part in turn is given every share from 0 to 1 while the others
-    share the rest in proportion. Of equal metrics the share nearest to the current one wins. For
-    two parts this tries all weights.
-    """
-    known: dict[tuple[float, ...], float] = {}
-
-    def metric_of(weights: Floats) -> float:
-        key = tuple(weights.round(9).tolist())
-        if key not in known:
-            known[key] = metric(weights)
-        return known[key]
-
-    weights = np.full(n_parts, 1 / n_parts)
-    best = metric_of(weights)
-    for _ in range(_ROUNDS):
-        before = best
-        for part in range(n_parts):
-            start, shares = weights, np.arange(_STEPS + 1) / _STEPS
-            for share in shares[np.argsort(np.abs(shares - start[part]), kind="stable")]:
-                trial = _with_share(start, part, float(share))
-                if metric_of(trial) > best:
-                    weights, best = trial, metric_of(trial)
-        if best == before:
-            break
-    return weights, best
-
-
-def _with_share(weights: Floats, part: int, share: float) -> Floats:
-    """Give one part a share, and the rest to the others in proportion to their weights."""
-    others = weights.copy()
-    others[part] = 0.0
-    if not others.any():
-        others[:] = 1.0
-        others[part] = 0.0
-    changed: Floats = (1 - share) * others / others.sum()
-    changed[part] = share
-    return changed

@@ -28,6 +28,7 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
+    Never,
     ParamSpec,
     TypeAlias,
     TypeVar,
@@ -39,7 +40,7 @@ from typing import (
     get_type_hints,
 )
 
-from transcf.errors import ParameterError, did_you_mean, is_word, shown
+from transcf.errors import ParameterError, UnsupportedError, did_you_mean, is_word, shown
 from transcf.models import aliases
 
 Value: TypeAlias = int | float | str | bool | None
@@ -388,6 +389,14 @@ class Configurable(Generic[S]):
         """Show the class with its hyper-parameters."""
         values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({values})"
+
+    def __sklearn_tags__(self) -> Never:
+        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
+        raise UnsupportedError(
+            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
+            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
+            "with transcf.evaluate."
+        )
 
 
 def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
