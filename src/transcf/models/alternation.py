@@ -238,12 +238,7 @@ class LeastSquaresFoldIn:
     """Folds in new users with the exact minimum of the objective; item vectors are fixed.
 
     Ages and ratings of their events are not known: only positions in a history give weights, which
-    are 1 on average over it.
-
-    Args:
-        items: (n_items, dim).
-        objective: Returns the objective for lengths of histories, (n,).
-        recency: Weight of later items of a history.
+    are 1 on average over it. `objective` returns the objective for lengths of histories, (n,).
     """
 
     def __init__(

@@ -54,18 +54,11 @@ class Checkpoint:
 
 @dataclass
 class CheckpointFile:
-    """Reads and writes the checkpoint of one run.
+    """Reads and writes the checkpoint of one run; that of another run is refused."""
 
-    Args:
-        folder: Where the file lives; made when needed.
-        fingerprint: Says which model, settings and data the run belongs to; a checkpoint of
-            another run is refused.
-        seconds_between: Shortest time between two writes.
-    """
-
-    folder: Path
-    fingerprint: str
-    seconds_between: float
+    folder: Path  # made when needed
+    fingerprint: str  # of model, settings and data
+    seconds_between: float  # shortest time between two writes
     _last_write: float = field(default=-1e9, init=False)
 
     @property

@@ -70,11 +70,7 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
 
 
 def read_training_data(log: PartitionedLog, settings: object) -> TrainingData:
-    """Return what a fitted model keeps of a log: 8 bytes per event.
-
-    Raises:
-        UnsupportedError: The settings compare events of different users.
-    """
+    """Return what a fitted model keeps of a log, 8 bytes per event, after `check_weights`."""
     check_weights(log, settings)
     indptr, seen = log.item_lists()
     _, in_order = log.item_lists(in_order=True)

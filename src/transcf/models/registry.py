@@ -8,7 +8,6 @@ of a model share them.
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from functools import cache
 from importlib import import_module
@@ -249,7 +248,7 @@ def stored_of(model: Recommender[Any]) -> StoredModel:
         )
     return StoredModel(
         kind=kind.__name__,
-        summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
+        summary=(kind.__doc__ or "").strip().split("\n")[0],
         params=values_of(model.settings_),
         report=model.report_,
         best_epoch=model.best_epoch_,

@@ -186,47 +186,30 @@ class DivergedRunError(DivergenceError):
 
 @dataclass
 class TrainingRun:
-    """One fit: what a model learns from, and what happened so far.
-
-    Attributes:
-        known: What the fitted model keeps of the log.
-        settings: Hyper-parameters, with the defaults for the data filled in.
-        last_epoch: Last epoch, whatever the settings say; None stops where they do.
-        before: What a refit replaces, or None.
-        manual_trend: The trend that a number sets, or None; an automatic one is chosen later.
-        divergence_hint: Parameters to lower when training diverges, for the error.
-        judge: Returns the validation metric of a scorer; None keeps the last epoch.
-        report: Facts about the training, JSON values only.
-        records: Figures of each finished epoch.
-        best: State of the best validated epoch.
-        ending: Why it ended; None for models without epochs.
-    """
+    """One fit: what a model learns from, and what happened so far."""
 
     name: str
     log: Interactions | PartitionedLog
-    known: TrainingData
-    settings: Any
+    known: TrainingData  # what the fitted model keeps of the log
+    settings: Any  # with the defaults for the data filled in
     validation: Held = None
     options: FitOptions = field(default_factory=FitOptions)
-    last_epoch: int | None = None
-    before: FittedScorer | None = None
-    manual_trend: ManualTrend | None = None
-    divergence_hint: str = "learning_rate"
-    judge: Any = None
-    report: dict[str, Any] = field(default_factory=dict)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    best: State = field(default_factory=dict)
+    last_epoch: int | None = None  # whatever the settings say; None stops where they do
+    before: FittedScorer | None = None  # what a refit replaces
+    manual_trend: ManualTrend | None = None  # set by a number; an automatic one is chosen later
+    divergence_hint: str = "learning_rate"  # parameters to lower when training diverges
+    judge: Any = None  # returns the validation metric of a scorer; None keeps the last epoch
+    report: dict[str, Any] = field(default_factory=dict)  # JSON values only
+    records: list[dict[str, Any]] = field(default_factory=list)  # figures of each finished epoch
+    best: State = field(default_factory=dict)  # state of the best validated epoch
+    #: Why it ended; None for models without epochs.
     ending: Literal["finished", "early", "interrupted", "diverged"] | None = None
 
     # -- what models use -----------------------------------------------------------------------
 
     @property
     def train(self) -> Interactions:
-        """All events.
-
-        Raises:
-            UnsupportedError: The log is partitioned, and the model needs all events at once.
-        """
+        """All events; an `UnsupportedError` where the log is partitioned."""
         if not isinstance(self.log, Interactions):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
