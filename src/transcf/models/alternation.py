@@ -274,8 +274,7 @@ class LeastSquaresFoldIn:
         weights = weights_in_order(histories, self._recency)
         owners = np.repeat(np.arange(len(histories)), histories.counts)
         sums = np.bincount(owners, weights, len(histories))
-        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[owners]
-        return scaled
+        return weights * (histories.counts / np.maximum(1, sums))[owners]
 
     def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
         """Return the term of each item in the product of a user's vector with another: (n,).

@@ -33,7 +33,7 @@ from transcf.io.tensors import Arrays, stored
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
 from transcf.models.explain import Remarks
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
@@ -319,7 +319,7 @@ def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
 # -- what it has learned -----------------------------------------------------------------------
 
 
-class Blended(FittedScorer):
+class Blended(Composite):
     """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
 
     Weights are not negative and add up to 1; parts of weight 0 are kept and not computed. The
@@ -351,25 +351,10 @@ class Blended(FittedScorer):
     def _weighted(self) -> list[tuple[FittedScorer, float]]:
         return _weighted_parts(self.parts, self.weights, self.spreads)
 
-    @cached_property
-    def _view(self) -> SumView:
-        return self._sum(lambda part: part)
-
-    def _delegate(self) -> Scorer:
-        return self._view
-
-    def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Return the weighted sum of a scorer of each part."""
         parts, factors = zip(*self._weighted, strict=True)
         return SumView(self.name, [scorer_of(part) for part in parts], factors)
-
-    def fold_in(self, histories: Histories) -> Scorer:
-        """Score all items for new users, as every part does."""
-        return self._sum(lambda part: part.fold_in(histories))
-
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories, as every part does."""
-        return self._sum(lambda part: part.with_histories(histories))
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Fold in new users with steps of training, in the parts that support them."""
@@ -382,8 +367,8 @@ class Blended(FittedScorer):
                 return part.fold_in(histories)
             return trained[-1]
 
-        view = self._sum(place)
-        return view if trained else super().fold_in_with_sgd(histories, steps)
+        view = self._compose(place)
+        return view if trained else FittedScorer.fold_in_with_sgd(self, histories, steps)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Return what each part adds to the score."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -273,6 +274,33 @@ class FittedScorer(Scorer, ABC):
             f"{self.name} has no vectors of users, so none are similar: use a model such as "
             "TransCF."
         )
+
+
+class Composite(FittedScorer):
+    """A scorer composed of other fitted scorers: what `_compose` makes of a scorer of each."""
+
+    @abstractmethod
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
+        """Combine a scorer of each part."""
+
+    @cached_property
+    def _view(self) -> Scorer:
+        return self._compose(lambda part: part)
+
+    def _delegate(self) -> Scorer:
+        return self._view
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Fold in new users in every part."""
+        return self._compose(lambda part: part.fold_in(histories))
+
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories in every part."""
+        return self._compose(lambda part: part.with_histories(histories))
+
+    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
+        """Fold in new users with steps of training in every part."""
+        return self._compose(lambda part: part.fold_in_with_sgd(histories, steps))
 
 
 class ItemScores(FittedScorer):

@@ -150,8 +150,7 @@ def history_rows(
             "that is."
         )
     _, last = np.unique(rows[::-1], return_index=True)
-    ordered: Rows = rows[np.sort(len(rows) - 1 - last)]
-    return ordered
+    return rows[np.sort(len(rows) - 1 - last)]
 
 
 def batch_of(history: Any) -> Mapping[Id, Any] | None:

@@ -112,8 +112,7 @@ class _Rules(ItemWeights):
     def history_weights(self, histories: Histories) -> Array:
         """Return how much the items of histories count: (n_events,)."""
         ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
-        weights: Array = ago.astype(np.float64) ** -self._decay
-        return weights
+        return ago.astype(np.float64) ** -self._decay
 
 
 def transition_shares(

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import EvaluationError, ParameterError
@@ -38,7 +37,7 @@ from transcf.models.event_weights import (
     events_until,
 )
 from transcf.models.explain import Contributions, Remarks
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores, block_length
 
@@ -282,8 +281,7 @@ def recent_events(
     """
     usual = 30.0 if counts_in_days(log, unit) else share
     weights = by_age(log, half_life or usual, unit)
-    counted: Array = np.bincount(log.item_rows, weights, log.n_items)
-    return counted
+    return np.bincount(log.item_rows, weights, log.n_items)
 
 
 def typical_spread(learned: FittedScorer) -> float:
@@ -301,7 +299,7 @@ def typical_spread(learned: FittedScorer) -> float:
     return float(np.concatenate(spreads).mean())
 
 
-class WithItemOffsets(FittedScorer):
+class WithItemOffsets(Composite):
     """`score(u, i) = inner score + offset_i`; everything else is that of the inner scorer."""
 
     def __init__(self, inner: FittedScorer, offset: Scores, trend: AutoTrend | None = None) -> None:
@@ -313,21 +311,14 @@ class WithItemOffsets(FittedScorer):
         """The inner scorer with the offsets in its item bias, which is faster; None without one."""
         return self.inner.with_bias(self.offset)
 
-    def _shifted(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
-        """Return a scorer of the inner one, with the offsets."""
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
+        """Add the offsets to a scorer of the inner one."""
         from transcf.retrieval.sums import SumView
 
         if self._biased is not None:
             return scorer_of(self._biased)
         scorer = scorer_of(self.inner)
         return SumView(scorer.name, [scorer], [1.0], self.offset)
-
-    @cached_property
-    def _view(self) -> Scorer:
-        return self._shifted(lambda inner: inner)
-
-    def _delegate(self) -> Scorer:
-        return self._view
 
     def arrays(self) -> Arrays:
         """Return the arrays of the inner scorer, the offsets and the trend."""
@@ -350,18 +341,6 @@ class WithItemOffsets(FittedScorer):
             return self._biased.sum_form()
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
-
-    def fold_in(self, histories: Histories) -> Scorer:
-        """Score new users by their items."""
-        return self._shifted(lambda inner: inner.fold_in(histories))
-
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Score the same users with other histories."""
-        return self._shifted(lambda inner: inner.with_histories(histories))
-
-    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Score new users after some steps of training."""
-        return self._shifted(lambda inner: inner.fold_in_with_sgd(histories, steps))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return those of the inner scorer; the offset is part of the rest."""
