@@ -59,11 +59,6 @@ class Contributions:
     rest: float | None = None
 
     @classmethod
-    def of_terms(cls, history: Rows, terms: Effects, rest: float = 0.0) -> Contributions:
-        """Return effects that are terms, (n,), and add up to the score with the rest."""
-        return cls(history, terms, TERM, rest)
-
-    @classmethod
     def of_leads(cls, history: Rows, leads: Effects, meaning: str) -> Contributions:
         """Return effects from the lead as it is and with each item changed, (n + 1,)."""
         return cls(history, leads[0] - leads[1:], meaning)

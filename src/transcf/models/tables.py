@@ -250,11 +250,10 @@ def _with_source(table: pl.DataFrame, by_model: Mask, found: Rows) -> pl.DataFra
 
 def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
     """Build the table of `score`."""
-    user_ids, item_ids, users, items = _pair_rows(learned, pairs, on_unknown)
+    columns, users, items = _pair_rows(learned, pairs, on_unknown)
     usable = learned.rankable[items] & learned.known.active[users]
     scores = np.full(len(users), np.nan, dtype=np.float32)
     scores[usable] = learned.scores(users[usable], items[usable])
-    columns = {"user_id": user_ids, "item_id": item_ids}
     return pl.DataFrame(columns | {"score": pl.Series(scores, nan_to_null=True)})
 
 
@@ -262,16 +261,15 @@ def translation_table(
     learned: FittedScorer, pairs: Any, translations: Callable[[Rows, Rows], Scores]
 ) -> pl.DataFrame:
     """Return the table `user_id, item_id, translation` of some pairs, in their order."""
-    user_ids, item_ids, users, items = _pair_rows(learned, pairs, "raise")
+    columns, users, items = _pair_rows(learned, pairs, "raise")
     vectors = translations(users, items)
     kind = pl.Array(pl.Float32, vectors.shape[1])
-    columns = {"user_id": user_ids, "item_id": item_ids}
     return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
 
 
 def _pair_rows(
     learned: FittedScorer, pairs: Any, on_unknown: OnUnknown
-) -> tuple[pl.Series, pl.Series, Rows, Rows]:
+) -> tuple[dict[str, pl.Series], Rows, Rows]:
     """Return ids and rows of pairs in their order; unknown ids raise, or the pair is left out."""
     from transcf.data.readers import pair_columns
 
@@ -280,11 +278,12 @@ def _pair_rows(
     known = learned.known
     if on_unknown == "raise":
         users, items = known.users.require(user_ids, "user"), known.items.require(item_ids, "item")
-        return user_ids, item_ids, users, items
+        return {"user_id": user_ids, "item_id": item_ids}, users, items
     users, items = known.users.rows(user_ids), known.items.rows(item_ids)
     kept = (users != UNKNOWN) & (items != UNKNOWN)
-    named = pl.Series(kept)
-    return user_ids.filter(named), item_ids.filter(named), users[kept], items[kept]
+    mask = pl.Series(kept)
+    columns = {"user_id": user_ids.filter(mask), "item_id": item_ids.filter(mask)}
+    return columns, users[kept], items[kept]
 
 
 def similar(
