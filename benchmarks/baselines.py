@@ -25,7 +25,8 @@ import scipy.sparse as sp
 from _peers import Timed, implicit_als, implicit_bpr
 from _sets import ciao, interactions, long_tail
 from _turns import use_one_thread
-from transcf.models.alternation import ALSProblem, Alternation, cholesky
+from transcf.kernels.als import solve_rows
+from transcf.models.alternation import ALSProblem, Alternation
 from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
 from transcf.models.eals import EALS, EALSSettings, objective, weights_of_items
@@ -44,12 +45,12 @@ def exact_eals(data: sp.csr_matrix, dim: int, epochs: int) -> Timed:
     log = interactions(data)
     settings = EALSSettings(dim=dim).for_log(LogSizes.of(log))
     weights = weights_of_items(settings, log.by_item.counts)
-    goal = objective(settings.ridge, weights, log.by_user.counts)
+    goal = objective(settings, weights, log.by_user.counts)
 
     def run() -> float:
         start = first_vectors(data.shape, dim, 0.01, np.random.default_rng(0))
         solver, seconds = (
-            Alternation(ALSProblem(log.by_user, log.by_item, goal), cholesky(), *start),
+            Alternation(ALSProblem(log.by_user, log.by_item, goal), solve_rows, *start),
             [],
         )
         for number in range(1, epochs + 1):

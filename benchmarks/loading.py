@@ -26,6 +26,7 @@ from transcf.data.ids import IdMap
 from transcf.io.model_dir import StoredModel
 from transcf.io.tensors import Arrays
 from transcf.models.fitted import TrainingData
+from transcf.models.registry import model_of
 from transcf.models.transcf import TransCF
 
 BAR = 2.0
@@ -67,7 +68,7 @@ def untrained(
         additions=0,
         arrays=arrays,
     )
-    return kind._from_stored(stored, "memory")
+    return model_of(stored, "memory")
 
 
 def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> TrainingData:

@@ -67,7 +67,7 @@ def pairs_of(log: Interactions, settings: Any) -> ALSProblem:
         goal = ials.objective(settings, events.sums_of_items, events.sums_of_users)
     else:
         weights = eals.weights_of_items(settings, log.by_item.counts)
-        goal = eals.objective(settings.regularization, weights, log.by_user.counts)
+        goal = eals.objective(settings, weights, log.by_user.counts)
     return ALSProblem(log.by_user, log.by_item, goal, (events.overall, events.of_item_entries))
 
 

@@ -32,10 +32,11 @@ from transcf.errors import (
 )
 from transcf.experiments.run import fit_for_use
 from transcf.models.base import Recommender
-from transcf.models.blend import Blended, CachedScorer, Part, read_parts, search
+from transcf.models.blend import Blended, Part, read_parts
 from transcf.models.registry import available, create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.sums import CachedScorer, search_weights
 
 PARTS = "itemknn + bpr(dim=8, learning_rate=0.2, epochs=4, validate_every=1)"
 LINEAR = "bpr(dim=8, epochs=2) + ials(dim=4, epochs=2)"
@@ -157,7 +158,7 @@ def test_a_search_among_three_comes_near_to_brute_force() -> None:
         asked.append(tuple(weights.tolist()))
         return -float(((weights - goal) ** 2).sum())
 
-    weights, best = search(figure, 3)
+    weights, best = search_weights(figure, 3)
     assert len(set(asked)) == len(asked), "nothing is judged twice"
     assert best == max(figure(np.array(weights)) for weights in list(asked))
     grid = [np.array([a, b, 20 - a - b]) / 20 for a, b in product(range(21), repeat=2)]
@@ -167,7 +168,7 @@ def test_a_search_among_three_comes_near_to_brute_force() -> None:
 
 
 def test_equal_figures_leave_weights_equal() -> None:
-    weights, _ = search(lambda weights: 1.0, 4)
+    weights, _ = search_weights(lambda weights: 1.0, 4)
     assert weights.tolist() == [0.25] * 4
 
 

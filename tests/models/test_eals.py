@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,10 @@ from tests.models.test_ials import csr, matrix, random_start, vectors
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
 from transcf.errors import DataError, DivergenceError, ParameterError
+from transcf.kernels.als import solve_rows
+from transcf.kernels.als_elements import descend_rows
 from transcf.models import eals
-from transcf.models.alternation import ALSObjective, ALSProblem, Alternation, cholesky, elementwise
+from transcf.models.alternation import ALSObjective, ALSProblem, Alternation
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.registry import load
 from transcf.models.training import FitOptions
@@ -39,7 +42,7 @@ def alternation(
     model = EALS(**settings)
     dense = dense_eals(R, model.unobserved_weight, model.popularity_power, model.regularization)
     c = weights_of_items(model.settings, R.sum(axis=0)).astype(np.float64)
-    solver = cholesky() if exact else elementwise(start[0].shape[1])
+    solver = solve_rows if exact else partial(descend_rows, dim=start[0].shape[1])
     state = Alternation(ALSProblem(csr(R), csr(R.T), objective_of(dense, c)), solver, *start)
     # Weights are kept in float32: the oracle takes the same.
     return state, replace(dense, weights=np.where(R > 0, 1.0, c))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from tests.models.als_dense import Dense, dense_ials
 from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
-from transcf.models.alternation import ALSProblem, Alternation, cholesky, conjugate
+from transcf.kernels.als import conjugate_gradient, solve_rows
+from transcf.models.alternation import ALSProblem, Alternation
 from transcf.models.ials import IALS, objective
 from transcf.models.training import FitOptions
 
@@ -36,7 +38,8 @@ def dense_of(model: IALS, R: np.ndarray) -> Dense:
 
 def alternation(model: IALS, R: np.ndarray, start: list[np.ndarray]) -> Alternation:
     goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
-    solver = cholesky() if model.solver == "cholesky" else conjugate(model.cg_steps)
+    conjugate = partial(conjugate_gradient, steps=model.cg_steps)
+    solver = solve_rows if model.solver == "cholesky" else conjugate
     return Alternation(ALSProblem(csr(R), csr(R.T), goal), solver, *start)
 
 
@@ -115,8 +118,9 @@ def test_many_steps_of_conjugate_gradient_are_exact(random_log: Interactions) ->
     model = IALS(dim=20, unobserved_weight=0.15)
     goal = objective(model.settings, R.sum(axis=0), R.sum(axis=1))
     start = random_start(R, 20)
-    exact = Alternation(ALSProblem(csr(R), csr(R.T), goal), cholesky(), *start)
-    patient = Alternation(ALSProblem(csr(R), csr(R.T), goal), conjugate(40), *start)
+    exact = Alternation(ALSProblem(csr(R), csr(R.T), goal), solve_rows, *start)
+    many = partial(conjugate_gradient, steps=40)
+    patient = Alternation(ALSProblem(csr(R), csr(R.T), goal), many, *start)
     for state in (exact, patient):
         state.run_epoch(1)
     for found, expected in zip(vectors(patient), vectors(exact), strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -12,8 +13,10 @@ from tests.models.test_ials import csr, random_start, vectors
 
 from transcf.data.interactions import Interactions
 from transcf.data.readers import read_interactions
+from transcf.kernels.als import conjugate_gradient, solve_rows
+from transcf.kernels.als_elements import descend_rows
 from transcf.models import eals, ials
-from transcf.models.alternation import ALSProblem, Alternation, cholesky, conjugate, elementwise
+from transcf.models.alternation import ALSProblem, Alternation
 from transcf.models.eals import EALS, weights_of_items
 from transcf.models.event_weights import EVEN, EventWeights
 from transcf.models.ials import IALS
@@ -21,7 +24,11 @@ from transcf.models.ials import IALS
 DIM = 9
 IALS_SETTINGS = {"unobserved_weight": 0.3, "regularization": 0.05, "nu": 0.7}
 EALS_SETTINGS = {"unobserved_weight": 6.0, "regularization": 0.1, "popularity_power": 0.4}
-SOLVERS = {"cholesky": cholesky(), "cg": conjugate(3), "elements": elementwise(DIM)}
+SOLVERS = {
+    "cholesky": solve_rows,
+    "cg": partial(conjugate_gradient, steps=3),
+    "elements": partial(descend_rows, dim=DIM),
+}
 
 
 def weighted(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
@@ -44,7 +51,7 @@ def of_eals(R: np.ndarray) -> tuple[Dense, ials.ALSObjective]:
     c = weights_of_items(model.settings, (R > 0).sum(axis=0)).astype(np.float64)
     dense = dense_eals(R, 6.0, 0.4, model.regularization)
     dense = Dense(np.where(R > 0, R, c), dense.targets, 0.0, dense.user_ridges, dense.item_ridges)
-    return dense, eals.objective(model.regularization, c, (R > 0).sum(axis=1))
+    return dense, eals.objective(model.settings, c, (R > 0).sum(axis=1))
 
 
 MODELS = pytest.mark.parametrize("model", [of_ials, of_eals])

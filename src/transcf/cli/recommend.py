@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
     from transcf.distributed import Cluster
-    from transcf.models.tables import Fallback
+    from transcf.models.lookup import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
 _Out: TypeAlias = Annotated[
@@ -111,7 +111,8 @@ def recommend(
         )
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
-    from transcf.models.tables import Filters, recommendation_pieces
+    from transcf.models.lookup import Filters
+    from transcf.models.tables import recommendation_pieces
 
     model = options.open_model(folder)
     policy = cast("Fallback", on_unknown)

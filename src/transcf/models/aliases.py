@@ -60,11 +60,7 @@ _ONLY_MIXTURE_HAS = {
 
 
 def current_name(name: str) -> str:
-    """Return the registry name that replaces an old one, or the name itself.
-
-    Raises:
-        ParameterError: The model was removed.
-    """
+    """Return the registry name that replaces an old one, or the name; removed models raise."""
     plain = re.sub("[_ ]", "-", name.lower())
     if plain in GONE:
         raise ParameterError(f"There is no model {name!r} any more. {GONE[plain]}.")
@@ -76,15 +72,10 @@ def current_name(name: str) -> str:
 
 
 def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Replace old names of parameters of a class.
+    """Replace old names of parameters; the class of `form="mixture"` is `TransCFMixture`.
 
-    Returns:
-        The class, which is `TransCFMixture` for a `TransCF` with `form="mixture"`, and its
-        parameters.
-
-    Raises:
-        ParameterError: A parameter was removed, and the value is not the one that models have now;
-            a parameter is one of `TransCFMixture`; or it is given by its old and its new name.
+    A `ParameterError` says which parameters were removed with another value than all models have
+    now, belong to `TransCFMixture`, or are given by the old and the new name.
     """
     found = dict(params)
     if class_name == "TransCF" and "form" in found:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self, TypeAlias
 
@@ -23,14 +23,14 @@ from transcf.data.ids import Rows
 from transcf.errors import DivergenceError
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.als import Side, add_grams, conjugate_gradient, solve_rows
-from transcf.kernels.als_elements import descend_rows
+from transcf.kernels.als import Side, add_grams, solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import EVEN, weights_in_order
 from transcf.models.training import EpochStats
 
-#: Improves the rows of one side in place, given side, others, width, gram, vectors and losses.
+#: Improves the rows of one side in place, given side, others, width, gram, vectors and losses:
+#: `solve_rows`, or `conjugate_gradient` or `descend_rows` with their parameters.
 RowSolver: TypeAlias = Callable[..., None]
 
 #: Blocks of rows that threads share; each has about the same work.
@@ -46,18 +46,12 @@ class ALSObjective:
     + sum over u of user_ridges_u |x_u|^2 + sum over i of item_ridges_i |y_i|^2`
 
     where the weights w_ui are given with the interactions.
-
-    Attributes:
-        missing: Weight of an item among all pairs, (n_items,); 0 where it has no interactions.
-        spared: Part of that weight that observed pairs do not have, (n_items,).
-        user_ridges: (n_users,).
-        item_ridges: (n_items,).
     """
 
-    missing: Array
-    spared: Array
-    user_ridges: Array
-    item_ridges: Array
+    missing: Array  # (n_items,) weight among all pairs; 0 for items without interactions
+    spared: Array  # (n_items,) the part of that weight that observed pairs do not have
+    user_ridges: Array  # (n_users,)
+    item_ridges: Array  # (n_items,)
 
     def part(self, users: slice) -> Self:
         """Return the objective of some users and all items."""
@@ -90,39 +84,19 @@ def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, .
     )
 
 
-def cholesky() -> RowSolver:
-    """Solve every row exactly."""
-    return solve_rows
-
-
-def conjugate(steps: int) -> RowSolver:
-    """Take some steps of conjugate gradient in every row."""
-    return partial(conjugate_gradient, steps=steps)
-
-
-def elementwise(dim: int) -> RowSolver:
-    """Minimise every row by one number after the other, once through."""
-    return partial(descend_rows, dim=dim)
-
-
 @dataclass(frozen=True)
 class ALSProblem:
     """The interactions of all users and items, or of a shard of them.
 
-    Attributes:
-        by_user: Items of each user of the shard.
-        by_item: Users of each item of the shard, including users of other shards.
-        objective: The objective of these users and all items.
-        weights: Weights of interactions, (nnz,) in the order of `by_user` and in that of
-            `by_item`; empty if all are 1.
-        first_item: Number of items before those of the shard.
+    Weights of interactions are in the order of `by_user` and in that of `by_item`, (nnz,) each;
+    empty if all are 1.
     """
 
-    by_user: Csr
-    by_item: Csr
-    objective: ALSObjective
+    by_user: Csr  # items of each user of the shard
+    by_item: Csr  # users of each item of the shard, including users of other shards
+    objective: ALSObjective  # of these users and all items
     weights: tuple[Array, Array] = (EVEN, EVEN)
-    first_item: int = 0
+    first_item: int = 0  # number of items before those of the shard
 
     @property
     def user_indptr(self) -> Array:
@@ -158,15 +132,10 @@ def _rows(matrix: Csr, weights: Array, rows: slice) -> tuple[Csr, Array]:
 
 @dataclass(frozen=True)
 class UserParts:
-    """Parts of the users whose outer products are summed together, in whichever process.
+    """Parts of the users whose outer products are summed together, in whichever process."""
 
-    Attributes:
-        groups: Boundaries of the parts, (n_parts + 1,).
-        interactions: Number of interactions, including those of other processes.
-    """
-
-    groups: Array
-    interactions: int
+    groups: Array  # boundaries of the parts, (n_parts + 1,)
+    interactions: int  # including those of other processes
 
     @property
     def n_groups(self) -> int:
@@ -269,12 +238,7 @@ class LeastSquaresFoldIn:
     """Folds in new users with the exact minimum of the objective; item vectors are fixed.
 
     Ages and ratings of their events are not known: only positions in a history give weights, which
-    are 1 on average over it.
-
-    Args:
-        items: (n_items, dim).
-        objective: Returns the objective for lengths of histories, (n,).
-        recency: Weight of later items of a history.
+    are 1 on average over it. `objective` returns the objective for lengths of histories, (n,).
     """
 
     def __init__(
@@ -310,8 +274,7 @@ class LeastSquaresFoldIn:
         weights = weights_in_order(histories, self._recency)
         owners = np.repeat(np.arange(len(histories)), histories.counts)
         sums = np.bincount(owners, weights, len(histories))
-        scaled: Array = weights * (histories.counts / np.maximum(1, sums))[owners]
-        return scaled
+        return weights * (histories.counts / np.maximum(1, sums))[owners]
 
     def terms(self, history: Rows, vector: Array) -> npt.NDArray[np.float64]:
         """Return the term of each item in the product of a user's vector with another: (n,).

@@ -7,12 +7,11 @@ queries by id (`tables` builds what they return) and files.
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,6 @@ from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import (
     DataError,
-    ModelFileError,
     NotFittedError,
     ParameterError,
     UnsupportedError,
@@ -32,32 +30,21 @@ from transcf.errors import (
 )
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock
-from transcf.models import tables
+from transcf.models import registry, tables
 from transcf.models.event_weights import WeightSettings
 from transcf.models.explain import Explanation, explanation
-from transcf.models.families import (
-    FactorSettings,
-    IterationSettings,
-    LogSizes,
-    check_memory,
-    resolve,
-)
+from transcf.models.families import IterationSettings, LogSizes, check_memory, resolve
 from transcf.models.fitted import FittedScorer, TrainingData, check_fit
+from transcf.models.lookup import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.params import (
-    Rule,
+    Configurable,
+    S,
     check,
-    check_names,
     fields_of,
     flat_params,
-    follow_settings,
     init_from_params,
     nested_params,
-    params_of,
-    rules_of,
-    values_of,
 )
-from transcf.models.registry import HOMES, distributable, preset
-from transcf.models.tables import Fallback, Filters, OnUnknown
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
@@ -66,7 +53,7 @@ from transcf.models.trend import (
     is_automatic,
     restored,
     trend_of,
-    with_auto_trend,
+    with_trend,
 )
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer
@@ -75,12 +62,9 @@ __all__ = ["Recommender", "init_from_params"]
 
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
-    from transcf.io.model_dir import StoredModel
-
-S = TypeVar("S")
 
 
-class Recommender(Scorer, ABC, Generic[S]):
+class Recommender(Configurable[S], Scorer, ABC):
     """The base class of all models.
 
     A fitted model keeps the settings that it was fitted with: as in scikit-learn, `set_params`
@@ -103,6 +87,8 @@ class Recommender(Scorer, ABC, Generic[S]):
 
     #: Parameters to lower when training diverges.
     _divergence_hint: ClassVar[str] = "learning_rate"
+    #: Whether training can be distributed over the processes of a cluster.
+    _supports_distributed: ClassVar[bool] = False
     #: Whether it is a trivial baseline, which may rank badly without a warning.
     _is_floor: ClassVar[bool] = False
     #: Parameters that `fit` does not use: a fitted model follows them when they are changed.
@@ -113,12 +99,7 @@ class Recommender(Scorer, ABC, Generic[S]):
     _variants: ClassVar[dict[str, dict[str, Any]]]
     #: Those of these names that "all" leaves out, and why.
     _not_in_all: ClassVar[dict[str, str]] = {}
-    _settings_class: ClassVar[type]
-    #: Parameters of the next `fit`.
-    settings: S
     learned_: FittedScorer
-    if TYPE_CHECKING:
-        __init__: Callable[..., None]
     report_: dict[str, Any]
     history_: pl.DataFrame
     best_epoch_: int | None
@@ -128,22 +109,15 @@ class Recommender(Scorer, ABC, Generic[S]):
     item_counts_: npt.NDArray[np.int64]
 
     def __init_subclass__(cls) -> None:
-        """Derive signature, documentation and attributes from the settings."""
+        """Name the variants of a class: by default one, without parameters of its own."""
         super().__init_subclass__()
-        if "__init__" in vars(cls):
-            follow_settings(cls)
-            if "_variants" not in vars(cls):
-                cls._variants = {str(cls.name).lower(): {}}
+        if "__init__" in vars(cls) and "_variants" not in vars(cls):
+            cls._variants = {str(cls.name).lower(): {}}
 
     @property
     @abstractmethod
     def name(self) -> str:
         """Name in tables and on the command line; mostly a plain class attribute."""
-
-    @property
-    def _supports_distributed(self) -> bool:
-        """Whether training can be distributed over the processes of a cluster."""
-        return False
 
     # -- parameters --------------------------------------------------------------------------
 
@@ -163,13 +137,9 @@ class Recommender(Scorer, ABC, Generic[S]):
             >>> CML.paper("ciao", dim=32).negatives
             1
         """
-        params = preset(cls.__name__, "paper", dataset) | flat_params(changes)
+        params = registry.preset(cls.__name__, "paper", dataset) | flat_params(changes)
         made: Self = cls(**nested_params(cls._settings_class, params))
         return made
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the hyper-parameters by name, as they were given; `deep` is for scikit-learn."""
-        return params_of(self.settings)
 
     def set_params(self, **values: Any) -> Self:
         """Set hyper-parameters for the next `fit`; a fitted model does not change.
@@ -197,16 +167,6 @@ class Recommender(Scorer, ABC, Generic[S]):
         return self
 
     @classmethod
-    def _rules(cls) -> dict[str, Rule]:
-        """Return what each hyper-parameter allows."""
-        return rules_of(cls._settings_class)
-
-    @classmethod
-    def _param_names(cls) -> set[str]:
-        """Return the names of the hyper-parameters, both of groups and of their fields."""
-        return {*cls._rules(), *(entry.name for entry in fields_of(cls._settings_class))}
-
-    @classmethod
     def _has_epochs(cls) -> bool:
         """Whether the model is trained epoch by epoch."""
         return issubclass(cls._settings_class, IterationSettings)
@@ -214,38 +174,6 @@ class Recommender(Scorer, ABC, Generic[S]):
     def _chooses(self, timed: bool) -> bool:
         """Whether `fit` chooses something on validation data, such as the epoch or the trend."""
         return self._has_epochs() or (timed and is_automatic(self.settings))
-
-    @classmethod
-    def _read_params(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
-        """Return parameters as settings take them: old names replaced, values in their groups."""
-        if not params.keys() <= cls._param_names():
-            from transcf.models.aliases import current_params
-
-            kind, params = current_params(cls.__name__, params)
-            if kind != cls.__name__:
-                raise ParameterError(f"This is another model now: use {kind}.")
-        nested = nested_params(cls._settings_class, params, base)
-        if alone := params.keys() - nested.keys():
-            from transcf.models.aliases import warn_of_group
-
-            warn_of_group(cls.__name__, "event_weights", alone)
-        cls._check_names(nested)
-        return nested
-
-    @classmethod
-    def _check_names(cls, names: Iterable[str]) -> None:
-        """Raise a `ParameterError` for the first unknown hyper-parameter."""
-        allowed = cls._param_names()
-        check_names(cls.__name__, [name for name in names if name not in allowed], cls._rules())
-
-    def _check_params(self) -> None:
-        """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
-        check(type(self).__name__, self.settings)
-
-    def __repr__(self) -> str:
-        """Show the class with its hyper-parameters."""
-        values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        return f"{type(self).__name__}({values})"
 
     def _repr_html_(self) -> str:
         """Show the hyper-parameters and their meanings in notebooks."""
@@ -325,37 +253,28 @@ class Recommender(Scorer, ABC, Generic[S]):
         if options.cluster is not None and not self._supports_distributed:
             raise UnsupportedError(
                 f"{self.name} cannot be trained on a cluster with these settings: leave the "
-                f"cluster out, or take one of {', '.join(distributable())}."
+                f"cluster out, or take one of {', '.join(registry.distributable())}."
             )
-        started, trend, hint = clock(), None, self._divergence_hint
+        started = clock()
         if isinstance(train, Interactions):
-            known, trend = TrainingData.of(train), ManualTrend.of(train, self.settings)
+            known = TrainingData.of(train)
         else:
-            from transcf.models.partitioned import check_weights, read_training_data
+            from transcf.models.partitioned import read_training_data
 
-            check_weights(train, self.settings)
-            known = read_training_data(train)
-        if isinstance(self.settings, FactorSettings):
-            hint = self.settings.divergence_hint(hint)
+            known = read_training_data(train, self.settings)
         kept = None if before is None else self.settings_
         settings = resolve(self.settings, LogSizes.of(train), kept)
         run = TrainingRun(
             self.name, train, known, settings, validation, options,
             last_epoch=last_epoch,
             before=before,
-            manual_trend=trend,
-            divergence_hint=hint,
+            manual_trend=ManualTrend.of(train, self.settings),
+            divergence_hint=self._divergence_hint,
         )  # fmt: skip
         try:
             memory = check_memory(self.name, self.settings, train.n_users, train.n_items)
             with memory, use_threads(options.threads):
-                learned = self._learn(run)
-                if run.ending is None:  # snapshots of epochs have it already
-                    learned = run.with_manual_trend(learned)
-                if is_automatic(self.settings):
-                    learned, run.report["trend"] = with_auto_trend(
-                        learned, train, validation, kept_trend
-                    )
+                learned = with_trend(self._learn(run), run, kept_trend)
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, run, settings, started)
@@ -471,21 +390,17 @@ class Recommender(Scorer, ABC, Generic[S]):
                 shown = {"histories": known.histories, "item_counts": known.item_counts}
                 shown |= self.learned_.attributes()
                 if name[:-1] in shown:
-                    return _read_only(shown[name[:-1]])
+                    value = shown[name[:-1]]
+                    if isinstance(value, np.ndarray):  # scores are not changed by accident
+                        value = value.view()
+                        value.flags.writeable = False
+                    return value
             if is_learned or hasattr(type(self), name):  # such as a property that needs a fit
                 self._fitted()
             hint = ""
             if name == "partial_fit":
                 hint = ": it cannot learn from new events alone; use refit with all events"
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
-
-    def __sklearn_tags__(self) -> Never:
-        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
-        raise UnsupportedError(
-            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
-            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
-            "with transcf.evaluate."
-        )
 
     # -- queries by id -----------------------------------------------------------------------
 
@@ -530,7 +445,7 @@ class Recommender(Scorer, ABC, Generic[S]):
             >>> model.recommend(["bob", "zoe"], k=1, on_unknown="popular").rows()
             [('bob', 'y', 0.0033112582750618458, 1, 'model'), ('zoe', 'x', 2.0, 1, 'popularity')]
         """
-        filters = self._filters(exclude_seen, items, exclude, on_unknown)
+        filters = Filters.of(self.items_, exclude_seen, items, exclude, on_unknown)
         return tables.recommendations(self._fitted(), users, k, filters)
 
     def recommend_all(
@@ -557,7 +472,8 @@ class Recommender(Scorer, ABC, Generic[S]):
         """
         from transcf.data.writing import check_file, write_pieces
 
-        target, filters = path_of(path), self._filters(exclude_seen, items, exclude, on_unknown)
+        filters = Filters.of(self.items_, exclude_seen, items, exclude, on_unknown)
+        target = path_of(path)
         check_file(target)
         write_pieces(tables.recommendation_pieces(self._fitted(), users, k, filters), target)
         return target
@@ -602,13 +518,8 @@ class Recommender(Scorer, ABC, Generic[S]):
             >>> model.recommend_for(carts, k=2)["session_id"].to_list()
             ['cart-7', 'cart-7', 'cart-9', 'cart-9']
         """
-        filters = self._filters(exclude_seen, items, exclude, on_unknown)
+        filters = Filters.of(self.items_, exclude_seen, items, exclude, on_unknown)
         return tables.session_recommendations(self._fitted(), history, k, steps, filters)
-
-    def _filters(
-        self, exclude_seen: bool, items: Any, exclude: Any, on_unknown: Fallback
-    ) -> Filters:
-        return Filters.of(self._fitted().known.items, exclude_seen, items, exclude, on_unknown)
 
     def explain(
         self, user: Id, item: Id, top: int = 5, *, include_seen: bool = False
@@ -643,7 +554,7 @@ class Recommender(Scorer, ABC, Generic[S]):
             pot was drawn most by cup (+100 %).
         """
         learned = self._fitted()
-        row = int(tables.user_rows(learned, [user], "raise")[0])
+        row = int(user_rows(learned, [user], "raise")[0])
         history = learned.known.histories[row]
         return explanation(
             learned, learned, (row, user), history, item, top, include_seen=include_seen
@@ -672,7 +583,7 @@ class Recommender(Scorer, ABC, Generic[S]):
         """
         learned = self._fitted()
         check_word("on_unknown", on_unknown, get_args(OnUnknown))
-        rows = tables.history_rows(learned, history, on_unknown)
+        rows = history_rows(learned, history, on_unknown)
         scorer = learned.fold_in(Histories.of([rows], len(learned.known.items)))
         return explanation(learned, scorer, None, rows, item, top, include_seen=include_seen)
 
@@ -739,70 +650,19 @@ class Recommender(Scorer, ABC, Generic[S]):
             ModelFileError: Something is there that is not replaced.
             WriteError: The system refuses to write it, as on a full disk.
         """
-        from transcf.io.model_dir import StoredModel, write_model
+        from transcf.io.model_dir import write_model
 
-        learned, kind = self._fitted(), type(self)
-        known = learned.known
-        if kind.__name__ not in HOMES:
-            raise ParameterError(
-                f"There is no registered class {kind.__name__!r}: transcf.load could not read what "
-                "it saved."
-            )
-        stored = StoredModel(
-            kind=kind.__name__,
-            summary=inspect.cleandoc(kind.__doc__ or "").split("\n")[0],
-            params=values_of(self.settings_),
-            report=self.report_,
-            best_epoch=self.best_epoch_,
-            additions=self.additions_,
-            users=known.users,
-            items=known.items,
-            seen=known.seen,
-            histories=known.histories,
-            timed=known.timed,
-            arrays=learned.stored_arrays(),
-        )
-        return write_model(stored, folder, overwrite=overwrite)
+        return write_model(registry.stored_of(self), folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
         """Read a model that `save` wrote; which version and `mapped` as in `transcf.load`."""
-        from transcf.io.model_dir import current_folder
-        from transcf.models.registry import read_stored
-
-        current = current_folder(folder)
-        return cls._from_stored(read_stored(current, mapped=mapped), current)
-
-    @classmethod
-    def _from_stored(cls, stored: StoredModel, folder: str | Path) -> Self:
-        """Return the model that was read from a folder."""
-        if stored.kind != cls.__name__:
+        model = registry.load(folder, mapped=mapped)
+        if type(model) is not cls:
+            kind = type(model).__name__
             raise ParameterError(
-                f"{folder} holds a {stored.kind}, not a {cls.__name__}: use {stored.kind}.load or "
-                "transcf.load."
+                f"{folder} holds a {kind}, not a {cls.__name__}: use {kind}.load or transcf.load."
             )
-        from transcf.models.aliases import without_removed
-
-        try:
-            params = without_removed(cls.__name__, stored.params)
-            cls._check_names(params)
-            model: Self = cls(**nested_params(cls._settings_class, params))
-            model._check_params()
-        except ParameterError as error:
-            raise ModelFileError(
-                f"{folder} holds a model that this version of transcf cannot make: {error}"
-            ) from error
-        known = TrainingData(
-            stored.users, stored.items, stored.seen, stored.histories, stored.timed
-        )
-        try:
-            model.learned_ = model._restore_with_offsets(stored.arrays, known)
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"{folder} does not hold the arrays of a {cls.__name__}: {error}."
-            ) from error
-        model.report_, model.settings_ = stored.report, model._settings_for(known)
-        model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
         return model
 
 
@@ -812,12 +672,3 @@ def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
 
     parted = None if options.cluster is None else as_partitioned(data)
     return as_interactions(data) if parted is None else parted
-
-
-def _read_only(value: Any) -> Any:
-    """Return a read-only view of an array, so that scores are not changed by accident."""
-    if not isinstance(value, np.ndarray):
-        return value
-    shown = value.view()
-    shown.flags.writeable = False
-    return shown

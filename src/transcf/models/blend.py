@@ -10,19 +10,18 @@ Values are numbers, words in quotes, True, False and None. No text is ever evalu
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
-from transcf.data.interactions import Interactions, Mask
+from transcf.data.interactions import Interactions
 from transcf.errors import (
     DataError,
     DivergenceError,
@@ -34,29 +33,20 @@ from transcf.io.tensors import Arrays, stored
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
 from transcf.models.explain import Remarks
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
 from transcf.models.trend import trend_of, typical_spread
-from transcf.parallel import use_threads
-from transcf.retrieval.scorer import Scorer, Scores
-from transcf.retrieval.sums import SumView
+from transcf.retrieval.scorer import Scorer
+from transcf.retrieval.sums import CachedScorer, SumView, Weights, search_weights
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 P = TypeVar("P")
 
-_BLEND, _SEED = "blend", "random_state"
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
-_PART = re.compile(
-    r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""",
-)
+_PART = re.compile(r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""")
 #: Most users of a full ranking that weights are chosen by, unless a sample was given.
 _USERS = 10_000
-#: Scores with a smaller spread are all equal, and are not divided by it.
-_LEAST_SPREAD = float(np.finfo(np.float32).tiny)
-#: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
-_STEPS, _ROUNDS = 20, 10
 #: Memory for the scores of all parts during the search, in bytes.
 _CACHE_BYTES = 512 * 2**20
 
@@ -80,9 +70,9 @@ class Part:
 
     def make(self, random_state: int) -> Recommender[Any]:
         """Make the model, with this seed unless the part sets its own."""
-        has_seed = _SEED in model_class(self.name)._rules()
-        general = {_SEED: random_state} if has_seed else {}
-        return create(self.name, **{**general, **self.params})
+        has_seed = "random_state" in model_class(self.name)._rules()
+        seed = {"random_state": random_state} if has_seed else {}
+        return create(self.name, **{**seed, **self.params})
 
     def __str__(self) -> str:
         """Return the part as `read_parts` reads it."""
@@ -106,7 +96,7 @@ def read_parts(text: str) -> tuple[Part, ...]:
             wrong = f"from {shown(rest)} on it is not understood" if rest else "nothing follows"
             raise ParameterError(f"{wrong}, where a model is expected.")
         name = canonical_name(found[1])
-        if name == _BLEND:
+        if name == Blend.name:
             raise ParameterError("a blend cannot be part of a blend: name its parts instead.")
         part = Part(name, _params(name, found[2] or "()"))
         part.make(0)._check_params()
@@ -186,7 +176,7 @@ class Blend(Recommender[BlendSettings]):
         (['itemknn', 'bpr(dim=16, epochs=5)'], 1.0)
     """
 
-    name = _BLEND
+    name = "blend"
     __init__ = init_from_params(BlendSettings)
 
     #: Stored runs of earlier revisions are not reused.
@@ -220,12 +210,10 @@ class Blend(Recommender[BlendSettings]):
         for model in models:
             if not isinstance(model, Recommender):
                 raise ParameterError(f"{shown(model)} is no model: blend fitted models.")
-            model._fitted()
+            _check_same(models[0], model)
         blend: Self = cls(parts=" + ".join(str(Part.of(model)) for model in models))
         blend._check_params()
         known = models[0].learned_.known
-        for model in models[1:]:
-            _check_same(models[0], model)
         log = Interactions.from_rows(
             known.users, known.items, known.seen.entry_rows, known.seen.indices
         )
@@ -277,14 +265,21 @@ class Blend(Recommender[BlendSettings]):
             from transcf.evaluation.validation import as_validation
 
             judge = as_validation(run.train, run.validation).sampled(_USERS)
-            weights, figure = _best_weights(judge, self.name, learned, spreads)
-            run.report["validation"] = {judge.metric: figure}
+            cached = [CachedScorer(part, _CACHE_BYTES // len(learned)) for part in learned]
+
+            def metric(weights: Weights) -> float:
+                scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
+                return judge(SumView(self.name, scorers, factors))
+
+            weights, best = search_weights(metric, len(learned))
+            run.report["validation"] = {judge.metric: best}
         names = [str(part) for part in read_parts(self.settings.parts)]
-        epochs = {name: model.best_epoch_ for name, model in zip(names, models, strict=True)}
+        epochs = [model.best_epoch_ for model in models]
         rounded = [round(weight, 4) for weight in weights.tolist()]
         run.report["weights"] = dict(zip(names, rounded, strict=True))
-        run.report["best_epochs"] = {n: epoch for n, epoch in epochs.items() if epoch is not None}
-        kept = np.array([epoch or 0 for epoch in epochs.values()], np.int64)
+        chosen = zip(names, epochs, strict=True)
+        run.report["best_epochs"] = {name: epoch for name, epoch in chosen if epoch is not None}
+        kept = np.array([epoch or 0 for epoch in epochs], np.int64)
         return Blended(run.known, self.name, learned, weights, spreads, kept)
 
     def _restore(
@@ -306,14 +301,14 @@ class Blend(Recommender[BlendSettings]):
 
 def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
     """Raise a `DataError` unless two models were fitted on the same interactions."""
-    one, two = first.learned_.known, other.learned_.known
+    one, two = first._fitted().known, other._fitted().known
     same_ids = one.users == two.users and one.items == two.items
-    same = same_ids and (
-        one.timed == two.timed
+    if not (
+        same_ids
+        and one.timed == two.timed
         and np.array_equal(one.seen.indptr, two.seen.indptr)
         and np.array_equal(one.histories.items, two.histories.items)
-    )
-    if not same:
+    ):
         what = "interactions" if same_ids else "users or items"
         raise DataError(
             f"{first.name} and {other.name} were fitted on different {what} and cannot be blended: "
@@ -324,7 +319,7 @@ def _check_same(first: Recommender[Any], other: Recommender[Any]) -> None:
 # -- what it has learned -----------------------------------------------------------------------
 
 
-class Blended(FittedScorer):
+class Blended(Composite):
     """`score(u, i) = sum over parts of weight * score of the part / spread of the part`.
 
     Weights are not negative and add up to 1; parts of weight 0 are kept and not computed. The
@@ -332,8 +327,8 @@ class Blended(FittedScorer):
     """
 
     def __init__(
-        self, known: TrainingData, name: str, parts: Sequence[FittedScorer], weights: Floats,
-        spreads: Floats, best_epochs: npt.NDArray[np.int64],
+        self, known: TrainingData, name: str, parts: Sequence[FittedScorer], weights: Weights,
+        spreads: Weights, best_epochs: npt.NDArray[np.int64],
     ) -> None:  # fmt: skip
         super().__init__(known, name)
         self.parts, self.weights, self.spreads = tuple(parts), weights, spreads
@@ -356,25 +351,10 @@ class Blended(FittedScorer):
     def _weighted(self) -> list[tuple[FittedScorer, float]]:
         return _weighted_parts(self.parts, self.weights, self.spreads)
 
-    @cached_property
-    def _view(self) -> SumView:
-        return self._sum(lambda part: part)
-
-    def _delegate(self) -> Scorer:
-        return self._view
-
-    def _sum(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> SumView:
         """Return the weighted sum of a scorer of each part."""
-        scorers = tuple(scorer_of(part) for part, _ in self._weighted)
-        return SumView(self.name, scorers, tuple(factor for _, factor in self._weighted))
-
-    def fold_in(self, histories: Histories) -> Scorer:
-        """Score all items for new users, as every part does."""
-        return self._sum(lambda part: part.fold_in(histories))
-
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories, as every part does."""
-        return self._sum(lambda part: part.with_histories(histories))
+        parts, factors = zip(*self._weighted, strict=True)
+        return SumView(self.name, [scorer_of(part) for part in parts], factors)
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Fold in new users with steps of training, in the parts that support them."""
@@ -387,8 +367,8 @@ class Blended(FittedScorer):
                 return part.fold_in(histories)
             return trained[-1]
 
-        view = self._sum(place)
-        return view if trained else super().fold_in_with_sgd(histories, steps)
+        view = self._compose(place)
+        return view if trained else FittedScorer.fold_in_with_sgd(self, histories, steps)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Return what each part adds to the score."""
@@ -405,114 +385,28 @@ class Blended(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return that of the part with the largest weight, of those that have one."""
-        return self._of_first(lambda part: part.item_similarity(), super().item_similarity)
+        return self._of_first("item_similarity")
 
     def user_similarity(self) -> Scorer:
         """Return that of the part with the largest weight, of those that have one."""
-        return self._of_first(lambda part: part.user_similarity(), super().user_similarity)
+        return self._of_first("user_similarity")
 
-    def _of_first(
-        self, similarity_of: Callable[[FittedScorer], Scorer], otherwise: Callable[[], Scorer]
-    ) -> Scorer:
+    def _of_first(self, similarity: str) -> Scorer:
         for place in np.argsort(-self.weights, kind="stable")[: len(self._weighted)]:
             try:
-                return similarity_of(self.parts[place])
+                found: Scorer = getattr(self.parts[place], similarity)()
             except UnsupportedError:
                 continue
-        return otherwise()
+            return found
+        found = getattr(super(), similarity)()
+        return found
 
 
-def _weighted_parts(parts: Sequence[P], weights: Floats, spreads: Floats) -> list[tuple[P, float]]:
+def _weighted_parts(
+    parts: Sequence[P], weights: Weights, spreads: Weights
+) -> list[tuple[P, float]]:
     """Return the parts with a weight above 0, each with the factor of its scores."""
-    factors = weights / np.where(spreads > _LEAST_SPREAD, spreads, 1.0)
-    listed = zip(parts, weights.tolist(), factors.tolist(), strict=True)
-    return [(part, factor) for part, weight, factor in listed if weight > 0]
-
-
-class CachedScorer(Scorer):
-    """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
-
-    name: str
-    rankable: Mask
-
-    def __init__(self, scorer: Scorer, room: int) -> None:
-        self._scorer, self._left = scorer, room
-        self.name, self.rankable = scorer.name, scorer.rankable
-        self._kept: dict[bytes, Scores] = {}
-
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._cached(lambda: self._scorer.scores(users), users)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._cached(lambda: self._scorer.scores(users, items), users, items)
-
-    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
-        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
-        if key in self._kept:
-            return self._kept[key]
-        with use_threads(1):  # the last digits depend on threads, and might change the weights
-            scores = score()
-        if scores.nbytes <= self._left:
-            self._kept[key] = scores
-            self._left -= scores.nbytes
-        return scores
-
-
-# -- the choice of weights ---------------------------------------------------------------------
-
-
-def _best_weights(
-    judge: Callable[[SumView], float], name: str, parts: Sequence[Scorer], spreads: Floats
-) -> tuple[Floats, float]:
-    """Return the weights with the best metric of `judge`, and the metric."""
-    cached = [CachedScorer(part, _CACHE_BYTES // len(parts)) for part in parts]
-
-    def metric(weights: Floats) -> float:
-        scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
-        return judge(SumView(name, scorers, factors))
-
-    return search(metric, len(parts))
-
-
-def search(metric: Callable[[Floats], float], n_parts: int) -> tuple[Floats, float]:
-    """Find the weights with the best metric by coordinate search.
-
-    From equal weights on, each part in turn is given every share from 0 to 1 while the others
-    share the rest in proportion. Of equal metrics the share nearest to the current one wins. For
-    two parts this tries all weights.
-    """
-    known: dict[tuple[float, ...], float] = {}
-
-    def metric_of(weights: Floats) -> float:
-        key = tuple(weights.round(9).tolist())
-        if key not in known:
-            known[key] = metric(weights)
-        return known[key]
-
-    weights = np.full(n_parts, 1 / n_parts)
-    best = metric_of(weights)
-    for _ in range(_ROUNDS):
-        before = best
-        for part in range(n_parts):
-            start, shares = weights, np.arange(_STEPS + 1) / _STEPS
-            for share in shares[np.argsort(np.abs(shares - start[part]), kind="stable")]:
-                trial = _with_share(start, part, float(share))
-                if metric_of(trial) > best:
-                    weights, best = trial, metric_of(trial)
-        if best == before:
-            break
-    return weights, best
-
-
-def _with_share(weights: Floats, part: int, share: float) -> Floats:
-    """Give one part a share, and the rest to the others in proportion to their weights."""
-    others = weights.copy()
-    others[part] = 0.0
-    if not others.any():
-        others[:] = 1.0
-        others[part] = 0.0
-    changed: Floats = (1 - share) * others / others.sum()
-    changed[part] = share
-    return changed
+    # Scores with a smaller spread are all equal.
+    factors = weights / np.where(spreads > np.finfo(np.float32).tiny, spreads, 1.0)
+    listed = zip(parts, factors.tolist(), strict=True)
+    return [(part, factor) for part, factor in listed if factor > 0]

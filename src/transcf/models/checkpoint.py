@@ -41,12 +41,10 @@ class PartFile:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a run between two epochs.
+    """The state of a run between two epochs: after the last epoch and after the best one.
 
-    Attributes:
-        history: One record per finished epoch.
-        current: State after the last epoch; tensors where it was read from a file.
-        best: State of the best validated epoch; empty without validation.
+    `history` has a record of each finished epoch; `best` is empty without validation. States that
+    were read from a file are tensors.
     """
 
     history: list[dict[str, Any]]
@@ -56,18 +54,11 @@ class Checkpoint:
 
 @dataclass
 class CheckpointFile:
-    """Reads and writes the checkpoint of one run.
+    """Reads and writes the checkpoint of one run; that of another run is refused."""
 
-    Args:
-        folder: Where the file lives; made when needed.
-        fingerprint: Says which model, settings and data the run belongs to; a checkpoint of
-            another run is refused.
-        seconds_between: Shortest time between two writes.
-    """
-
-    folder: Path
-    fingerprint: str
-    seconds_between: float
+    folder: Path  # made when needed
+    fingerprint: str  # of model, settings and data
+    seconds_between: float  # shortest time between two writes
     _last_write: float = field(default=-1e9, init=False)
 
     @property
@@ -115,9 +106,7 @@ class CheckpointFile:
         try:
             about, arrays = tensors.read_with_about(self.path)
             state = json.loads(about)
-            version, fingerprint, history = (
-                state[key] for key in ("version", "fingerprint", "history")
-            )
+            run, history = (state["version"], state["fingerprint"]), state["history"]
             parts = {
                 prefix: [PartFile(**part) for part in files]
                 for prefix, files in state.get("parts", {}).items()
@@ -126,7 +115,7 @@ class CheckpointFile:
             return None
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
             raise self._damage() from e
-        if version != _VERSION or fingerprint != self.fingerprint:
+        if run != (_VERSION, self.fingerprint):
             raise ModelFileError(
                 f"{self.path} belongs to a run with other settings or data (validation and "
                 "library version included): use the same ones to resume it, choose another folder, "

@@ -42,22 +42,13 @@ class Progress(NamedTuple):
 
 
 class Communicator:
-    """A single process, which has all groups of users.
+    """A single process, which has all groups of users."""
 
-    Attributes:
-        rank: Number of this process, from 0.
-        world_size: Number of processes.
-        shares: Where the groups of each process begin, and where those of the last one end,
-            (world_size + 1,).
-        progress: Progress of the epoch.
-        sent_bytes: Bytes of all arrays sent, counted for each receiver.
-        waited: Seconds spent waiting for other processes.
-    """
-
-    rank, world_size = 0, 1
-    sent_bytes, waited = 0, 0.0
-    shares: Sequence[int] = ()
-    progress = Progress()
+    rank, world_size = 0, 1  # number of this process from 0, and of all processes
+    sent_bytes = 0  # of all arrays, counted for each receiver
+    waited = 0.0  # seconds spent waiting for other processes
+    shares: Sequence[int] = ()  # where the groups of each process begin, and the last ones end
+    progress = Progress()  # of the epoch
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcf.data.csr import Csr
+from transcf.data.csr import offsets
 from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
-from transcf.kernels.als_elements import Arrivals, learn_online
+from transcf.kernels.als_elements import Arrivals, descend_rows, learn_online
 from transcf.kernels.rows import padded, padded_width, unpadded
 from transcf.models.alternation import (
     ALSObjective,
     ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    elementwise,
     weighted_gram,
 )
 from transcf.models.base import Recommender, init_from_params
@@ -76,12 +75,6 @@ class EALSSettings(LeastSquaresSettings):
         weight = self.unobserved_weight or UNOBSERVED_RATIO * sizes.per_user
         ridge = self.regularization or _RIDGE_SHARE * sizes.largest_singular_value
         return replace(self, unobserved_weight=weight, regularization=ridge)
-
-    @property
-    def ridge(self) -> float:
-        """The L2 weight, once a fit has resolved it."""
-        assert self.regularization is not None, "a fit resolves it"
-        return self.regularization
 
 
 class EALS(Recommender[EALSSettings]):
@@ -140,7 +133,7 @@ class EALS(Recommender[EALSSettings]):
         settings, by_user = run.settings, run.train.by_user
         by_item = run.train.by_item
         weights = weights_of_items(settings, by_item.counts)
-        goal = objective(settings.ridge, weights, by_user.counts)
+        goal = objective(settings, weights, by_user.counts)
         events = InteractionWeights.of(run.train, settings.event_weights)
         pairs = ALSProblem(by_user, by_item, goal, (events.overall, events.of_item_entries))
         extras = {"item_weights": weights, "interaction_weights": events.overall}
@@ -156,7 +149,7 @@ class EALS(Recommender[EALSSettings]):
         given = arrays.get("interaction_weights")
         size = len(known.seen.indices) if given is not None and len(given) else 0
         own = checked(arrays, "interaction_weights", np.float32, (size,))
-        goal = partial(objective, settings.ridge, weights)
+        goal = partial(objective, settings, weights)
         recency = settings.event_weights.recency if known.timed else 0.0
         fold = LeastSquaresFoldIn(vectors[1], goal, recency)
         extras = {"item_weights": weights, "interaction_weights": own}
@@ -201,7 +194,7 @@ class EALSTraining(Alternation):
         sizes = (pairs.by_user.n_rows, pairs.by_user.n_columns)
         generator = np.random.default_rng(settings.random_state)
         start = first_vectors(sizes, settings.dim, _START, generator, drawn_in=np.float32)
-        super().__init__(pairs, elementwise(settings.dim), *start, **shard)
+        super().__init__(pairs, partial(descend_rows, dim=settings.dim), *start, **shard)
 
 
 def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
@@ -213,13 +206,14 @@ def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
     return weights
 
 
-def objective(regularization: float, item_weights: Array, user_counts: Array) -> ALSObjective:
+def objective(settings: EALSSettings, item_weights: Array, user_counts: Array) -> ALSObjective:
     """What is minimised, given c and the interactions of each user."""
+    assert settings.regularization is not None, "a fit resolves it"
     return ALSObjective(
         missing=item_weights,
         spared=item_weights,
-        user_ridges=np.full(len(user_counts), regularization),
-        item_ridges=np.full(len(item_weights), regularization),
+        user_ridges=np.full(len(user_counts), settings.regularization),
+        item_ridges=np.full(len(item_weights), settings.regularization),
     )
 
 
@@ -235,7 +229,11 @@ def learn_log(
     targets = np.full(len(growth.known.seen.indices), settings.w_new, dtype)
     targets[old] = weights if len(weights) else 1
     order, turns = _turns(growth, log, old)
-    by_user, by_item = _both_ways(growth.known.seen, turns, targets)
+    grown = growth.known.seen
+    by_user = (grown.indptr, grown.indices, turns, targets)
+    place = np.argsort(grown.indices, kind="stable")
+    item_indptr = offsets(np.bincount(grown.indices, minlength=grown.n_columns))
+    by_item = (item_indptr, grown.entry_rows[place], turns[place], targets[place])
     known_users = growth.of_users(seen.counts > 0)
     known_items = growth.of_items(learned.known.rankable)
     new_users = (np.diff(by_user[0]) > 0) & ~known_users
@@ -253,7 +251,7 @@ def learn_log(
     learn_online(
         growth.event_users[order], growth.event_items[order],
         Arrivals(*by_user, user_gram, known_users), Arrivals(*by_item, item_gram, known_items),
-        missing, dtype.type(settings.ridge), settings.online_steps, width, dim, flat_users,
+        missing, dtype.type(settings.regularization), settings.online_steps, width, dim, flat_users,
         flat_items,
     )  # fmt: skip
     return {
@@ -274,15 +272,3 @@ def _turns(growth: Growth, log: Interactions, old: Array) -> tuple[Array, Array]
     is_new = turns[places] == 0
     turns[places[is_new]] = np.arange(np.count_nonzero(is_new))
     return order[is_new], turns
-
-
-_Ways: TypeAlias = tuple[Array, Array, Array, Array]
-
-
-def _both_ways(seen: Csr, turns: Array, targets: Array) -> tuple[_Ways, _Ways]:
-    """Return interactions with their turns and targets, by user and by item."""
-    order = np.argsort(seen.indices, kind="stable")
-    indptr = np.zeros(seen.n_columns + 1, np.int64)
-    np.cumsum(np.bincount(seen.indices, minlength=seen.n_columns), out=indptr[1:])
-    by_item = (indptr, seen.entry_rows[order], turns[order], targets[order])
-    return (seen.indptr, seen.indices, turns, targets), by_item

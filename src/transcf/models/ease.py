@@ -87,6 +87,7 @@ class EASE(Recommender[EASESettings]):
         weights = None
         # The lower triangle of columns is the upper one of our rows, without a copy.
         if invert_lower(gram.T):
+            _mirror(gram)
             weights = _weights(gram) if events.is_even else _weighted(gram, train, events)
         if weights is None or not np.isfinite(weights.sum(axis=1)).all():
             raise ParameterError(
@@ -112,9 +113,8 @@ def _gram(train: Interactions, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: InteractionWeights) -> Scores:
-    """Turn the upper triangle of P, (n, n), into B for weighted targets, in float32."""
+    """Turn P, (n, n), into B for weighted targets, in float32."""
     n_items, dtype = len(inverse), inverse.dtype
-    _mirror(inverse)
     by_user = train.by_user.to_scipy(dtype)
     targets = train.by_item.to_scipy(dtype, events.of_item_entries)
     # P C = (Y'X P)': by way of the users that is two sparse products, unless events are so many
@@ -135,9 +135,8 @@ def _weighted(inverse: npt.NDArray[Any], train: Interactions, events: Interactio
 
 
 def _weights(inverse: npt.NDArray[Any]) -> Scores:
-    """Turn the upper triangle of P, (n, n), into B in float32."""
+    """Turn P, (n, n), into B in float32."""
     n_items, diagonal = len(inverse), inverse.diagonal().copy()
-    _mirror(inverse)
     weights = np.empty((n_items, n_items), dtype=np.float32)
     for first in range(0, n_items, _COLUMNS):
         block = slice(first, first + _COLUMNS)

@@ -71,8 +71,7 @@ def by_age(log: Interactions, half_life: float, unit: AgeUnit = "auto") -> Array
 def events_until(times: npt.NDArray[Any]) -> Array:
     """Return the number of events that are not later than each event: (n_events,)."""
     _, place, events = np.unique(times, return_inverse=True, return_counts=True)
-    until: Array = np.cumsum(events)[place]
-    return until
+    return np.cumsum(events)[place]
 
 
 def _warn_of_late_events(times: npt.NDArray[Any], day: int) -> None:
@@ -167,17 +166,11 @@ class WeightSettings:
 
 @dataclass(frozen=True, eq=False)
 class InteractionWeights:
-    """Weights of the events of a log.
-
-    Attributes:
-        log: The events.
-        raw: (n_events,) float64 in the order of `log.by_user`; empty if all are equal.
-        between_users: Whether events of different users have different weights, too.
-    """
+    """Weights of the events of a log, in the order of `log.by_user`; empty if all are equal."""
 
     log: Interactions
-    raw: Array
-    between_users: bool
+    raw: Array  # (n_events,) float64
+    between_users: bool  # whether events of different users have different weights, too
 
     @classmethod
     def of(cls, log: Interactions, given: EventWeights) -> InteractionWeights:
@@ -202,11 +195,8 @@ class InteractionWeights:
 
     @cached_property
     def overall(self) -> Array:
-        """(n_events,) float32, 1 on average over the log; empty if all are equal."""
-        if self.is_even:
-            return EVEN
-        scaled: Array = (self.raw / self.raw.mean()).astype(np.float32)
-        return scaled
+        """(n_events,) float32, 1 on average over the log."""
+        return EVEN if self.is_even else (self.raw / self.raw.mean()).astype(np.float32)
 
     @cached_property
     def of_item_entries(self) -> Array:
@@ -214,12 +204,11 @@ class InteractionWeights:
         if self.is_even:
             return EVEN
         matrix = self.log.by_user.to_scipy(np.float32, self.overall)
-        entries: Array = sp.csc_array(matrix).data  # a counting sort, in linear time
-        return entries
+        return sp.csc_array(matrix).data  # a counting sort, in linear time
 
     @cached_property
     def within_users(self) -> Array:
-        """(n_events,) float32, 1 on average over each user; empty if all are equal."""
+        """(n_events,) float32, 1 on average over each user."""
         if self.is_even:
             return EVEN
         scaled: Array = self.raw / np.repeat(self._means, self.log.by_user.counts)
@@ -236,16 +225,14 @@ class InteractionWeights:
     @property
     def sums_of_users(self) -> Array:
         """(n_users,): sum of each user's weights."""
-        if self.is_even:
-            return self.log.by_user.counts
-        return np.bincount(self.log.user_rows, self.overall, self.log.n_users)
+        log = self.log
+        return np.bincount(log.user_rows, None if self.is_even else self.overall, log.n_users)
 
     @property
     def sums_of_items(self) -> Array:
         """(n_items,): sum of each item's weights."""
-        if self.is_even:
-            return self.log.by_item.counts
-        return np.bincount(self.log.item_rows, self.overall, self.log.n_items)
+        log = self.log
+        return np.bincount(log.item_rows, None if self.is_even else self.overall, log.n_items)
 
     @property
     def _means(self) -> Array:
@@ -265,8 +252,7 @@ def by_place(log: Interactions, recency: float) -> Array:
 def weights_in_order(histories: Histories, recency: float) -> Array:
     """Return weights by the position in a history, 1 for the latest event: (n_events,)."""
     lengths = np.repeat(histories.counts, histories.counts)
-    weights: Array = np.exp(recency * (histories.places / lengths - 1))
-    return weights
+    return np.exp(recency * (histories.places / lengths - 1))
 
 
 def _by_rating(log: Interactions, how: Literal["ratings", "log-ratings"]) -> Array:

@@ -50,23 +50,13 @@ _ENTRIES = 2**18
 class Contributions:
     """Effects of the items of a history on the score of one item.
 
-    Attributes:
-        history: Rows of the items, (n,).
-        effects: (n,) float64; positive effects raise the score.
-        meaning: What an effect is, after "An effect is".
-        rest: The score minus the sum of the effects where they are its terms; None where effects
-            do not add up.
+    `rest` is the score minus the sum of the effects; None where they are not terms of the score.
     """
 
-    history: Rows
-    effects: Effects
-    meaning: str
+    history: Rows  # of the items, (n,)
+    effects: Effects  # (n,); positive effects raise the score
+    meaning: str  # what an effect is, after "An effect is"
     rest: float | None = None
-
-    @classmethod
-    def of_terms(cls, history: Rows, terms: Effects, rest: float = 0.0) -> Contributions:
-        """Return effects that are terms, (n,), and add up to the score with the rest."""
-        return cls(history, terms, TERM, rest)
 
     @classmethod
     def of_leads(cls, history: Rows, leads: Effects, meaning: str) -> Contributions:

@@ -19,7 +19,7 @@ from transcf.data.ids import Rows
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import bound_rows
-from transcf.models.explain import REPLACED, Contributions
+from transcf.models.explain import REPLACED, TERM, Contributions
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.retrieval.scorer import (
     FormView,
@@ -135,7 +135,7 @@ class Factors(FittedScorer):
         vector = self._weighted_item(self.items[item].astype(np.float64))
         rest = 0.0 if self.bias is None else float(self.bias[item])
         if hasattr(fold, "terms") and self.geometry == "dot":
-            return Contributions.of_terms(history, fold.terms(history, vector), rest)
+            return Contributions(history, fold.terms(history, vector), TERM, rest)
         if not hasattr(fold, "changed"):
             return super().contributions(history, item)
         # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.

@@ -36,15 +36,10 @@ MOST_SAMPLES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class LogSizes:
-    """Numbers of events of the users and items that have any.
+    """Numbers of events of the users and items that have any."""
 
-    Attributes:
-        users: Events of each user, all above 0.
-        items: Events of each item, all above 0.
-    """
-
-    users: Array
-    items: Array
+    users: Array  # events of each user, all above 0
+    items: Array  # events of each item, all above 0
 
     @classmethod
     def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
@@ -252,11 +247,11 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Least memory of a fit in bytes, what takes it (such as "dim=64"), and how to need less."""
+    """Least memory of a fit."""
 
-    size: int
-    what: str
-    remedy: str = "lower dim"
+    size: int  # bytes
+    what: str  # the parameter that takes it, such as "dim=64"
+    remedy: str = "lower dim"  # how to need less
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import (
@@ -36,21 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Ids and interactions.
-
-    Attributes:
-        users: User ids.
-        items: Item ids.
-        seen: Items of each user, as a set.
-        histories: Items of each user in the order of their events, oldest first.
-        timed: Whether that is the order of time; else it is that of the log.
-    """
+    """Ids and interactions."""
 
     users: IdMap
     items: IdMap
-    seen: Csr
-    histories: Histories
-    timed: bool
+    seen: Csr  # items of each user, as a set
+    histories: Histories  # the same in the order of events, oldest first
+    timed: bool  # whether that is the order of time; else it is that of the log
 
     @classmethod
     def of(cls, log: Interactions) -> TrainingData:
@@ -101,21 +94,13 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Growth:
-    """Training data of a model with a log added; rows in the order of ids.
+    """Training data of a model with a log added; rows in the order of ids."""
 
-    Attributes:
-        known: All ids and interactions, each pair once; new items come last in a history.
-        old_users: The new row of each user of the model, (n_old_users,).
-        old_items: The new row of each item of the model, (n_old_items,).
-        event_users: User row of each event of the log, (n_events,).
-        event_items: Item row of each, (n_events,).
-    """
-
-    known: TrainingData
-    old_users: Rows
-    old_items: Rows
-    event_users: Rows
-    event_items: Rows
+    known: TrainingData  # each pair once; new items come last in a history
+    old_users: Rows  # the new row of each user of the model, (n_old_users,)
+    old_items: Rows  # the new row of each item of the model, (n_old_items,)
+    event_users: Rows  # user row of each event of the log, (n_events,)
+    event_items: Rows  # item row of each, (n_events,)
 
     @classmethod
     def of(cls, known: TrainingData, log: Interactions) -> Growth:
@@ -127,11 +112,13 @@ class Growth:
         old_users, old_items = users.rows(known.users.series), items.rows(known.items.series)
         event_users = users.rows(log.users.series)[log.user_rows]
         event_items = items.rows(log.items.series)[log.item_rows]
-        histories = _joined(
-            np.concatenate([old_users[known.seen.entry_rows], event_users[log.in_order]]),
-            np.concatenate([old_items[known.histories.items], event_items[log.in_order]]),
-            (len(users), len(items)),
-        )
+        owners = np.concatenate([old_users[known.seen.entry_rows], event_users[log.in_order]])
+        owned = np.concatenate([old_items[known.histories.items], event_items[log.in_order]])
+        pairs = owners.astype(np.int64) * len(items) + owned
+        first = np.sort(np.unique(pairs, return_index=True)[1])  # of repeated pairs
+        order = first[np.argsort(owners[first], kind="stable")]
+        indptr = offsets(np.bincount(owners[first], minlength=len(users)))
+        histories = Histories(indptr, owned[order].astype(np.int32), len(items))
         grown = TrainingData(users, items, histories.matrix, histories, known.timed)
         return cls(grown, old_users, old_items, event_users, event_items)
 
@@ -158,17 +145,6 @@ def merged(known: IdMap, new: IdMap, what: str) -> IdMap:
             f"{what} ids of the model are {kinds[0]} and the new ones {kinds[1]}: convert them."
         )
     return IdMap(pl.concat([known.series, new.series]).unique().sort())
-
-
-def _joined(users: Rows, items: Rows, shape: tuple[int, int]) -> Histories:
-    """Return histories of events in order; of a repeated pair the first one counts."""
-    n_users, n_items = shape
-    _, first = np.unique(users.astype(np.int64) * n_items + items, return_index=True)
-    kept = np.sort(first)
-    order = kept[np.argsort(users[kept], kind="stable")]
-    indptr = np.zeros(n_users + 1, np.int64)
-    np.cumsum(np.bincount(users[kept], minlength=n_users), out=indptr[1:])
-    return Histories(indptr, items[order].astype(np.int32), n_items)
 
 
 def _spread(values: npt.NDArray[Any], rows: Rows, n_rows: int) -> npt.NDArray[Any]:
@@ -300,6 +276,33 @@ class FittedScorer(Scorer, ABC):
         )
 
 
+class Composite(FittedScorer):
+    """A scorer composed of other fitted scorers: what `_compose` makes of a scorer of each."""
+
+    @abstractmethod
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
+        """Combine a scorer of each part."""
+
+    @cached_property
+    def _view(self) -> Scorer:
+        return self._compose(lambda part: part)
+
+    def _delegate(self) -> Scorer:
+        return self._view
+
+    def fold_in(self, histories: Histories) -> Scorer:
+        """Fold in new users in every part."""
+        return self._compose(lambda part: part.fold_in(histories))
+
+    def with_histories(self, histories: Histories) -> Scorer:
+        """Return a scorer of the same users with other histories in every part."""
+        return self._compose(lambda part: part.with_histories(histories))
+
+    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
+        """Fold in new users with steps of training in every part."""
+        return self._compose(lambda part: part.fold_in_with_sgd(histories, steps))
+
+
 class ItemScores(FittedScorer):
     """A score for each item, the same for all users."""
 
@@ -385,7 +388,6 @@ def _collapse(learned: FittedScorer) -> str:
 def _compare_with_popularity(learned: FittedScorer, run: TrainingRun) -> dict[str, Any] | None:
     if run.validation is None:
         return None
-    from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation, as_validation
     from transcf.models.trend import trend_of

@@ -10,13 +10,12 @@ import numpy as np
 
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
+from transcf.kernels.als import conjugate_gradient, solve_rows
 from transcf.models.alternation import (
     ALSObjective,
     ALSProblem,
     Alternation,
     LeastSquaresFoldIn,
-    cholesky,
-    conjugate,
 )
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
@@ -131,7 +130,8 @@ class IALSTraining(Alternation):
         generator = np.random.default_rng(settings.random_state)
         scale = 0.1 / float(np.sqrt(settings.dim))
         start = first_vectors(sizes, settings.dim, scale, generator, drawn_in=np.float32)
-        solver = cholesky() if settings.solver == "cholesky" else conjugate(settings.cg_steps)
+        conjugate = partial(conjugate_gradient, steps=settings.cg_steps)
+        solver = solve_rows if settings.solver == "cholesky" else conjugate
         super().__init__(pairs, solver, *start, **shard)
 
 

@@ -15,7 +15,7 @@ from transcf.data.interactions import Mask
 from transcf.io.tensors import Arrays, stored
 from transcf.kernels import Array
 from transcf.models.event_weights import EVEN, WeightSettings, weights_in_order
-from transcf.models.explain import Contributions
+from transcf.models.explain import TERM, Contributions
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
 from transcf.retrieval.scorer import BlockView, Scorer, Scores
@@ -107,7 +107,7 @@ class ItemWeights(FittedScorer):
             terms = self.weights[history][:, [item]].toarray().ravel()
         values = self.history_weights(Histories.of([history], len(self.known.items)))
         terms = terms.astype(np.float64) * (values if len(values) else 1.0)
-        return Contributions.of_terms(history, terms)
+        return Contributions(history, terms, TERM, rest=0.0)
 
     def item_similarity(self) -> Scorer:
         """Return the similarity of items by their weights."""

@@ -24,8 +24,11 @@ from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Concatenate,
+    Generic,
     Literal,
+    Never,
     ParamSpec,
     TypeAlias,
     TypeVar,
@@ -37,12 +40,11 @@ from typing import (
     get_type_hints,
 )
 
-from transcf.errors import ParameterError, did_you_mean, is_word, shown
-
-if TYPE_CHECKING:
-    from transcf.models.base import Recommender
+from transcf.errors import ParameterError, UnsupportedError, did_you_mean, is_word, shown
+from transcf.models import aliases
 
 Value: TypeAlias = int | float | str | bool | None
+S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -320,7 +322,96 @@ def check(owner: str, values: Any, names: Collection[str] | None = None) -> None
                 check(owner, value)
 
 
-# -- constructors of models --------------------------------------------------------------------
+# -- models ------------------------------------------------------------------------------------
+
+
+class Configurable(Generic[S]):
+    """Base of models: constructor, attributes and documentation follow from the settings S."""
+
+    _settings_class: ClassVar[type]
+    #: Parameters of the next `fit`.
+    settings: S
+    if TYPE_CHECKING:
+        __init__: Callable[..., None]
+
+    def __init_subclass__(cls) -> None:
+        """Derive signature, attributes and the section `Args` of the documentation."""
+        super().__init_subclass__()
+        if "__init__" not in vars(cls):
+            return
+        cls._settings_class = vars(cls)["__init__"].settings
+        setattr(cls, "__signature__", signature_of(cls._settings_class))  # noqa: B010
+        entries = fields_of(cls._settings_class)
+        if cls.__doc__ and entries:
+            before, mark, after = inspect.cleandoc(cls.__doc__).partition(_ATTRIBUTES)
+            cls.__doc__ = f"{before}{describe(cls._settings_class)}\n\n{mark}{after}\n"
+        for entry in entries:
+            setattr(cls, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the hyper-parameters by name, as they were given; `deep` is for scikit-learn."""
+        return params_of(self.settings)
+
+    @classmethod
+    def _rules(cls) -> dict[str, Rule]:
+        """Return what each hyper-parameter allows."""
+        return rules_of(cls._settings_class)
+
+    @classmethod
+    def _param_names(cls) -> set[str]:
+        """Return the names of the hyper-parameters, both of groups and of their fields."""
+        return {*cls._rules(), *(entry.name for entry in fields_of(cls._settings_class))}
+
+    @classmethod
+    def _read_params(cls, params: dict[str, Any], base: S | None = None) -> dict[str, Any]:
+        """Return parameters as settings take them: old names replaced, values in their groups."""
+        if not params.keys() <= cls._param_names():
+            kind, params = aliases.current_params(cls.__name__, params)
+            if kind != cls.__name__:
+                raise ParameterError(f"This is another model now: use {kind}.")
+        nested = nested_params(cls._settings_class, params, base)
+        if alone := params.keys() - nested.keys():
+            aliases.warn_of_group(cls.__name__, "event_weights", alone)
+        cls._check_names(nested)
+        return nested
+
+    @classmethod
+    def _check_names(cls, names: Iterable[str]) -> None:
+        """Raise a `ParameterError` for the first unknown hyper-parameter."""
+        unknown = [name for name in names if name not in cls._param_names()]
+        check_names(cls.__name__, unknown, cls._rules())
+
+    def _check_params(self) -> None:
+        """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
+        check(type(self).__name__, self.settings)
+
+    def __repr__(self) -> str:
+        """Show the class with its hyper-parameters."""
+        values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        return f"{type(self).__name__}({values})"
+
+    def __sklearn_tags__(self) -> Never:
+        """Refuse scikit-learn's model selection, which asks for these tags before it starts."""
+        raise UnsupportedError(
+            "scikit-learn splits and scores single rows, and recommenders rank items of users: "
+            "choose parameters with transcf.tune (or the command `transcf tune`), and judge models "
+            "with transcf.evaluate."
+        )
+
+
+def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
+    """Return a constructor that takes the fields of a class of settings, by name."""
+
+    def __init__(self: Any, /, *args: P.args, **params: P.kwargs) -> None:  # noqa: N807
+        if args:
+            raise ParameterError(
+                f"{type(self).__name__} takes its parameters by name: "
+                f"{', '.join(self._rules()) or 'it has none'}."
+            )
+        self.settings = settings(*args, **self._read_params(params))
+
+    __init__.settings = settings  # type: ignore[attr-defined]
+    return __init__
 
 
 def signature_of(kind: type) -> inspect.Signature:
@@ -348,40 +439,10 @@ def describe(kind: type) -> str:
     return "\n".join(lines)
 
 
-def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P], None]:
-    """Return a constructor that takes the fields of a class of settings, by name."""
-
-    def __init__(self: Any, /, *args: P.args, **params: P.kwargs) -> None:  # noqa: N807
-        if args:
-            raise ParameterError(
-                f"{type(self).__name__} takes its parameters by name: "
-                f"{', '.join(self._rules()) or 'it has none'}."
-            )
-        self.settings = settings(*args, **self._read_params(params))
-
-    __init__.settings = settings  # type: ignore[attr-defined]
-    return __init__
-
-
-def follow_settings(kind: type[Recommender[Any]]) -> None:
-    """Give a class its signature, the `Args` of its documentation, and an attribute for each."""
-    kind._settings_class = vars(kind)["__init__"].settings
-    setattr(kind, "__signature__", signature_of(kind._settings_class))  # noqa: B010
-    entries = fields_of(kind._settings_class)
-    if kind.__doc__ and entries:
-        before, mark, after = inspect.cleandoc(kind.__doc__).partition(_ATTRIBUTES)
-        kind.__doc__ = f"{before}{describe(kind._settings_class)}\n\n{mark}{after}\n"
-    for entry in entries:
-        setattr(kind, entry.name, _parameter(entry.name, entry.metadata["meaning"]))
-
-
 def _parameter(name: str, meaning: str) -> property:
     """Show a setting as an attribute of the model."""
-
-    def get(model: Recommender[Any]) -> Any:
-        return getattr(model.settings, name)
-
-    def put(model: Recommender[Any], value: Any) -> None:
-        model.set_params(**{name: value})
-
-    return property(get, put, doc=meaning)
+    return property(
+        lambda model: getattr(model.settings, name),
+        lambda model, value: model.set_params(**{name: value}),
+        doc=meaning,
+    )

@@ -21,20 +21,14 @@ from transcf.models.triples import Problem
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedProblem(Problem):
-    """The number of interactions of each user and item; `by_user` has no items.
-
-    Attributes:
-        log: The log.
-        recency: How much more a user's later events count; 0 where all weigh the same.
-    """
+    """The number of interactions of each user and item; `by_user` has no items."""
 
     log: PartitionedLog
-    recency: float
+    recency: float  # how much more a user's later events count; 0 where all weigh the same
 
     @classmethod
     def of_log(cls, log: PartitionedLog, settings: WeightSettings) -> PartitionedProblem:
         """Take the counts of a log."""
-        check_weights(log, settings)
         # Whether recency tells any two events of a user apart, as `InteractionWeights` would find.
         longest = int(log.user_counts.max())
         differs = log.timed and np.exp(settings.event_weights.recency * (1 / longest - 1)) < 1
@@ -75,8 +69,9 @@ def check_weights(log: PartitionedLog, settings: object) -> None:
         )
 
 
-def read_training_data(log: PartitionedLog) -> TrainingData:
-    """Return what a fitted model keeps of a log: 8 bytes per event."""
+def read_training_data(log: PartitionedLog, settings: object) -> TrainingData:
+    """Return what a fitted model keeps of a log, 8 bytes per event, after `check_weights`."""
+    check_weights(log, settings)
     indptr, seen = log.item_lists()
     _, in_order = log.item_lists(in_order=True)
     histories = Histories(indptr, in_order, log.n_items)
@@ -85,11 +80,7 @@ def read_training_data(log: PartitionedLog) -> TrainingData:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedEvents(Events):
-    """What the mixture learns from: the length of each user's history; `histories` has no items.
-
-    Attributes:
-        log: The log.
-    """
+    """What the mixture learns from: the length of each user's history; `histories` has no items."""
 
     log: PartitionedLog
 

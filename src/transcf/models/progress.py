@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 
 def is_watched() -> bool:
@@ -45,7 +45,6 @@ class ProgressBar:
         self._done, self._figures = 0, ""
         self.is_shown = is_watched() if shown is None else shown
         self._progress: Progress | None = None
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
         """Draw the bar."""
@@ -60,8 +59,8 @@ class ProgressBar:
                 TimeRemainingColumn(),
                 console=progress_console(),
             )
+            self._progress.add_task(self._title, total=self._total, text="")
             self._progress.start()
-            self._task = self._progress.add_task(self._title, total=self._total, text="")
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -92,5 +91,6 @@ class ProgressBar:
             self._draw(text, at_once=True)  # what follows may keep the drawing thread waiting
 
     def _draw(self, text: str, at_once: bool = False) -> None:
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=self._done, text=text, refresh=at_once)
+        if self._progress is not None:
+            (task,) = self._progress.task_ids
+            self._progress.update(task, completed=self._done, text=text, refresh=at_once)

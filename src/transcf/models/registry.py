@@ -9,7 +9,6 @@ of a model share them.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -141,7 +140,6 @@ def create(name: str, **params: Any) -> Recommender[Any]:
     name, params = current(name, params)
     class_name, variant = _find(name)
     kind = import_class(class_name)
-    kind._check_names(params)
     given = nested_params(kind._settings_class, {**kind._variants[variant], **params})
     model: Recommender[Any] = kind(**given)
     return model
@@ -229,27 +227,71 @@ def load(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     return load_version(current_folder(folder), mapped=mapped)
 
 
-def load_version(folder: Path, *, mapped: bool | None = None) -> Recommender[Any]:
+def load_version(folder: str | Path, *, mapped: bool | None = None) -> Recommender[Any]:
     """Read the model in a folder itself, whatever its current version is."""
-    stored = read_stored(folder, mapped=mapped)
-    if stored.kind not in HOMES:
-        raise ModelFileError(
-            f"{folder} holds a {stored.kind!r}, and this version of transcf has no such model."
-        )
-    return import_class(stored.kind)._from_stored(stored, folder)
-
-
-def read_stored(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
-    """Read a folder, with the names that models and parameters have now."""
     from transcf.io.model_dir import read_model
 
-    stored = read_model(folder, mapped=mapped)
-    if stored.version > 2:
-        return stored
-    from transcf.models.aliases import from_format_2
+    return model_of(read_model(folder, mapped=mapped), folder)
 
+
+def stored_of(model: Recommender[Any]) -> StoredModel:
+    """Return the state of a fitted model, as its folder holds it."""
+    from transcf.io.model_dir import StoredModel
+    from transcf.models.params import values_of
+
+    learned, kind = model._fitted(), type(model)
+    known = learned.known
+    if kind.__name__ not in HOMES:
+        raise ParameterError(
+            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
+            "saved."
+        )
+    return StoredModel(
+        kind=kind.__name__,
+        summary=(kind.__doc__ or "").strip().split("\n")[0],
+        params=values_of(model.settings_),
+        report=model.report_,
+        best_epoch=model.best_epoch_,
+        additions=model.additions_,
+        users=known.users,
+        items=known.items,
+        seen=known.seen,
+        histories=known.histories,
+        timed=known.timed,
+        arrays=learned.stored_arrays(),
+    )
+
+
+def model_of(stored: StoredModel, folder: str | Path) -> Recommender[Any]:
+    """Return the model that was read from a folder."""
+    from transcf.models import aliases
+    from transcf.models.fitted import TrainingData
+    from transcf.models.params import nested_params
+
+    kind, params = stored.kind, stored.params
+    if stored.version <= 2:
+        try:
+            kind, params = aliases.from_format_2(kind, params)
+        except ParameterError as error:
+            raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
+    if kind not in HOMES:
+        raise ModelFileError(
+            f"{folder} holds a {kind!r}, and this version of transcf has no such model."
+        )
+    model_kind, params = import_class(kind), aliases.without_removed(kind, params)
     try:
-        kind, params = from_format_2(stored.kind, stored.params)
+        model_kind._check_names(params)
+        model: Recommender[Any] = model_kind(**nested_params(model_kind._settings_class, params))
+        model._check_params()
     except ParameterError as error:
-        raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
-    return replace(stored, kind=kind, params=params)
+        raise ModelFileError(
+            f"{folder} holds a model that this version of transcf cannot make: {error}"
+        ) from error
+    known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
+    try:
+        model.learned_ = model._restore_with_offsets(stored.arrays, known)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{folder} does not hold the arrays of a {kind}: {error}.") from error
+    model.report_, model.settings_ = stored.report, model._settings_for(known)
+    model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
+    return model

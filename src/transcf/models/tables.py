@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,93 +18,26 @@ import polars as pl
 from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import (
-    DataError,
-    ParameterError,
-    UnknownIdError,
-    check_integer,
-    check_word,
-    shown,
-)
+from transcf.errors import ParameterError, check_integer, check_word, shown
 from transcf.models.fitted import FittedScorer, popularity_scorer
+from transcf.models.lookup import (
+    Filters,
+    OnUnknown,
+    batch_of,
+    check_length,
+    history_rows,
+    session_ids,
+    usable_rows,
+    user_rows,
+    users_of,
+)
 from transcf.retrieval.scorer import Scorer, Scores, nearest
-
-OnUnknown: TypeAlias = Literal["raise", "skip"]
-#: The same for lists, which have something to fall back on.
-Fallback: TypeAlias = Literal["raise", "skip", "popular"]
-#: Item rows for all users, or by user id.
-ItemLists: TypeAlias = Rows | Mapping[Id, Rows]
 
 #: Rows of a table that are held at once when it is written to a file.
 PIECE_ROWS = 2**20
 #: Cells of the table of forbidden items that is held at once where users have own allow-lists.
 _CELLS = 2**24
 _NO_ROWS: Rows = np.empty(0, dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class Filters:
-    """Filters of a request; see `Recommender.recommend`.
-
-    Attributes:
-        exclude_seen: Whether a user's own items are left out.
-        items: The only items to choose from; None for all.
-        exclude: Items that are left out; None for none.
-        on_unknown: What to do about unknown users: "raise", "skip" or "popular".
-    """
-
-    exclude_seen: bool = True
-    items: ItemLists | None = None
-    exclude: ItemLists | None = None
-    on_unknown: Fallback = "raise"
-
-    def __post_init__(self) -> None:
-        """Refuse values that only behave like True or False."""
-        if not isinstance(self.exclude_seen, bool | np.bool_):
-            raise ParameterError(
-                f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
-            )
-
-    @classmethod
-    def of(
-        cls,
-        catalogue: IdMap,
-        exclude_seen: bool = True,
-        items: Any = None,
-        exclude: Any = None,
-        on_unknown: Fallback = "raise",
-    ) -> Filters:
-        """Look up item ids: a list for all users, or a mapping from user ids to lists.
-
-        Unknown items are skipped. A warning says how many.
-        """
-        allowed = _rows_of_lists(catalogue, items, "items")
-        denied = _rows_of_lists(catalogue, exclude, "exclude")
-        return cls(exclude_seen, allowed, denied, on_unknown)
-
-    @property
-    def by_user(self) -> bool:
-        """Whether a list belongs to single users."""
-        return isinstance(self.items, Mapping) or isinstance(self.exclude, Mapping)
-
-
-def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> ItemLists | None:
-    """Return the rows of the known ids; `name` is the parameter for the warning."""
-    if wanted is None:
-        return None
-    by_user = isinstance(wanted, Mapping)
-    lists = [list(_as_ids(one, "item")) for one in (wanted.values() if by_user else [wanted])]
-    rows = catalogue.rows([item for one in lists for item in one])
-    unknown = int(np.count_nonzero(rows == UNKNOWN))
-    if unknown:
-        warnings.warn(
-            f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
-            "skipped.",
-            stacklevel=5,  # the caller of the method that recommends
-        )
-    parts = np.split(rows, np.cumsum([len(one) for one in lists])[:-1])
-    found = [part[part != UNKNOWN] for part in parts]
-    return dict(zip(wanted, found, strict=False)) if by_user else found[0]
 
 
 def best_items(
@@ -144,9 +75,9 @@ def _matrix_of_lists(
 def _from_pairs(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], like: Csr) -> Csr:
     """Return compressed rows of pairs, which may repeat, in any order."""
     keys = np.unique(rows.astype(np.int64) * like.n_columns + columns)
-    counts = np.bincount(keys // max(1, like.n_columns), minlength=like.n_rows)
-    width = like.n_columns
-    return Csr(offsets(counts), (keys % max(1, width)).astype(np.int32), width)
+    owners, columns = np.divmod(keys, max(1, like.n_columns))
+    counts = np.bincount(owners, minlength=like.n_rows)
+    return Csr(offsets(counts), columns.astype(np.int32), like.n_columns)
 
 
 def _union(one: Csr, other: Csr, rows: Rows) -> Csr:
@@ -186,7 +117,7 @@ def _top_k_of_lists(
 
 def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
-    rows, ids = _users_of(learned, users, filters.on_unknown)
+    rows, ids = users_of(learned, users, filters.on_unknown)
     return _user_table(learned, rows, ids, check_length(k, len(learned.known.items)), filters)
 
 
@@ -197,7 +128,7 @@ def recommendation_pieces(
     from transcf.models.progress import is_watched, progress_console
 
     length = check_length(k, len(learned.known.items))
-    rows, ids = _users_of(learned, users, filters.on_unknown)
+    rows, ids = users_of(learned, users, filters.on_unknown)
     step = max(1, PIECE_ROWS // max(1, length))
     starts: Any = range(0, max(1, len(rows)), step)
     if len(starts) > 1 and is_watched():
@@ -237,7 +168,7 @@ def session_recommendations(
         raise ParameterError(
             "recommend_for takes items and exclude as lists of ids: a mapping is for known users."
         )
-    batch = _batch_of(history)
+    batch = batch_of(history)
     named = (
         {"the history": history}
         if batch is None
@@ -252,7 +183,7 @@ def session_recommendations(
     if usable.any():
         scorer = learned.fold_in_with_sgd(histories, steps) if steps else learned.fold_in(histories)
     found, scores = _ranked(learned, scorer, rows, [], histories.matrix, length, filters)
-    sessions = None if batch is None else _session_ids(batch)
+    sessions = None if batch is None else session_ids(batch)
     table = listed(learned.known.items, "item_id", found, scores, sessions)
     return table if filters.on_unknown != "popular" else _with_source(table, usable, found)
 
@@ -290,19 +221,16 @@ def _ranked(
         return best_items(scorer, rows, owners, k, seen, filters)
     found, scores = _no_lists(len(rows), k)
     if is_known.any():
-        names = [owner for owner, known in zip(owners, is_known, strict=False) if known]
-        found[is_known], scores[is_known] = best_items(
-            scorer, rows[is_known], names, k, seen, filters
-        )
+        names = list(compress(owners, is_known))
+        lists = best_items(scorer, rows[is_known], names, k, seen, filters)
+        found[is_known], scores[is_known] = lists
     if not is_known.all():
         # All get the same, unless lists belong to single users.
-        names = [owner for owner, known in zip(owners, is_known, strict=False) if not known]
-        count = len(names) if filters.by_user else 1
-        nothing = Csr(np.zeros(count + 1, np.int64), np.empty(0, np.int32), seen.n_columns)
-        popular, places = popularity_scorer(learned.known), np.arange(count, dtype=np.int32)
-        found[~is_known], scores[~is_known] = best_items(
-            popular, places, names, k, nothing, filters
-        )
+        names = list(compress(owners, ~is_known))
+        places = np.arange(len(names) if filters.by_user else 1, dtype=np.int32)
+        nothing = Csr(np.zeros(len(places) + 1, np.int64), _NO_ROWS, seen.n_columns)
+        lists = best_items(popularity_scorer(learned.known), places, names, k, nothing, filters)
+        found[~is_known], scores[~is_known] = lists
     return found, scores
 
 
@@ -322,11 +250,10 @@ def _with_source(table: pl.DataFrame, by_model: Mask, found: Rows) -> pl.DataFra
 
 def pair_scores(learned: FittedScorer, pairs: Any, on_unknown: OnUnknown) -> pl.DataFrame:
     """Build the table of `score`."""
-    user_ids, item_ids, users, items = _pair_rows(learned, pairs, on_unknown)
+    columns, users, items = _pair_rows(learned, pairs, on_unknown)
     usable = learned.rankable[items] & learned.known.active[users]
     scores = np.full(len(users), np.nan, dtype=np.float32)
     scores[usable] = learned.scores(users[usable], items[usable])
-    columns = {"user_id": user_ids, "item_id": item_ids}
     return pl.DataFrame(columns | {"score": pl.Series(scores, nan_to_null=True)})
 
 
@@ -334,16 +261,15 @@ def translation_table(
     learned: FittedScorer, pairs: Any, translations: Callable[[Rows, Rows], Scores]
 ) -> pl.DataFrame:
     """Return the table `user_id, item_id, translation` of some pairs, in their order."""
-    user_ids, item_ids, users, items = _pair_rows(learned, pairs, "raise")
+    columns, users, items = _pair_rows(learned, pairs, "raise")
     vectors = translations(users, items)
     kind = pl.Array(pl.Float32, vectors.shape[1])
-    columns = {"user_id": user_ids, "item_id": item_ids}
     return pl.DataFrame(columns | {"translation": pl.Series(vectors, dtype=kind)})
 
 
 def _pair_rows(
     learned: FittedScorer, pairs: Any, on_unknown: OnUnknown
-) -> tuple[pl.Series, pl.Series, Rows, Rows]:
+) -> tuple[dict[str, pl.Series], Rows, Rows]:
     """Return ids and rows of pairs in their order; unknown ids raise, or the pair is left out."""
     from transcf.data.readers import pair_columns
 
@@ -352,11 +278,12 @@ def _pair_rows(
     known = learned.known
     if on_unknown == "raise":
         users, items = known.users.require(user_ids, "user"), known.items.require(item_ids, "item")
-        return user_ids, item_ids, users, items
+        return {"user_id": user_ids, "item_id": item_ids}, users, items
     users, items = known.users.rows(user_ids), known.items.rows(item_ids)
     kept = (users != UNKNOWN) & (items != UNKNOWN)
-    named = pl.Series(kept)
-    return user_ids.filter(named), item_ids.filter(named), users[kept], items[kept]
+    mask = pl.Series(kept)
+    columns = {"user_id": user_ids.filter(mask), "item_id": item_ids.filter(mask)}
+    return columns, users[kept], items[kept]
 
 
 def similar(
@@ -366,7 +293,7 @@ def similar(
     check_word("on_unknown", on_unknown, get_args(OnUnknown))
     ids = learned.known.items if what == "item" else learned.known.users
     length = check_length(k, len(ids))
-    rows = _usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
+    rows = usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
     found, scores = nearest(similarity, rows, length)
     return listed(ids, "neighbor_id", found, scores, ids.ids(rows).alias(f"{what}_id"))
 
@@ -390,139 +317,3 @@ def listed(
 def _owners(found: Rows) -> npt.NDArray[np.int64]:
     """Return the number of the list that each of its entries belongs to."""
     return np.nonzero(found != UNKNOWN)[0]
-
-
-# -- ids ---------------------------------------------------------------------------------------
-
-
-def user_rows(learned: FittedScorer, users: Any, on_unknown: Fallback) -> Rows:
-    """Return the rows of users with training interactions, each once, in the order of ids."""
-    has_history = learned.known.active
-    if users is None:
-        return np.flatnonzero(has_history).astype(np.int32)
-    return _usable_rows(learned.known.users, users, "user", has_history, on_unknown)
-
-
-def _users_of(
-    learned: FittedScorer, users: Any, on_unknown: Fallback
-) -> tuple[Rows, list[Id] | None]:
-    """Return the rows of users, each once; with "popular" also ids, and rows may be `UNKNOWN`."""
-    check_word("on_unknown", on_unknown, get_args(Fallback))
-    if on_unknown != "popular":
-        return user_rows(learned, users, on_unknown), None
-    known = learned.known
-    if users is None:
-        rows = user_rows(learned, None, "raise")
-        return rows, known.users.ids(rows).to_list()
-    ids = list(dict.fromkeys(_plain_id(known.users, user) for user in _as_ids(users, "user")))
-    rows = known.users.rows(ids)
-    return np.where(known.active[rows], rows, np.int32(UNKNOWN)), ids
-
-
-def _plain_id(ids: IdMap, user: Any) -> Id:
-    """Return an id as a Python value, or raise a `ParameterError` if it is of another type."""
-    value = user.item() if isinstance(user, np.generic) else user
-    if ids.is_text:
-        # Command line arguments that are not UTF-8 come as lone surrogates.
-        fits = isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
-    else:
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        fits = is_integer and -(2**63) <= value < 2**63
-    if not fits:
-        kinds = "text in UTF-8" if ids.is_text else "integers of 64 bits"
-        raise ParameterError(
-            f"user {shown(user)} cannot stand in a table with the others: user ids are {kinds}."
-        )
-    checked: Id = value
-    return checked
-
-
-def history_rows(
-    learned: FittedScorer, history: Any, on_unknown: Fallback, name: str = "the history"
-) -> Rows:
-    """Return the item rows of a history in its order, each once at its last place.
-
-    There is at least one, except with "popular". Errors call the history by its `name`.
-    """
-    check_word("on_unknown", on_unknown, get_args(Fallback))
-    wanted = list(_as_ids(history, "item"))
-    if not wanted and on_unknown != "popular":
-        raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
-    rows = _usable_rows(
-        learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
-    )
-    if not len(rows) and on_unknown == "skip":
-        raise UnknownIdError(
-            f"None of the {len(wanted)} items of {name} is known from training: give at least one "
-            "that is."
-        )
-    _, last = np.unique(rows[::-1], return_index=True)
-    ordered: Rows = rows[np.sort(len(rows) - 1 - last)]
-    return ordered
-
-
-def _batch_of(history: Any) -> Mapping[Id, Any] | None:
-    """Return sessions by id, numbered from 0 if they come as a list of lists; None for one."""
-    if isinstance(history, Mapping):
-        return history
-    if isinstance(history, np.ndarray) and history.ndim > 1:
-        history = list(history)
-    elif hasattr(history, "to_list"):  # a column of a table
-        history = history.to_list()
-    is_batch = isinstance(history, list | tuple) and any(
-        hasattr(one, "__iter__") and not isinstance(one, str) for one in history
-    )
-    return dict(enumerate(history)) if is_batch else None
-
-
-def _session_ids(batch: Mapping[Id, Any]) -> pl.Series:
-    for kind, dtype in ((int, pl.Int64), (str, pl.String)):
-        if all(isinstance(name, kind) and not isinstance(name, bool) for name in batch):
-            return pl.Series("session_id", list(batch), dtype=dtype)
-    raise ParameterError("Session ids must be all text or all integers.")
-
-
-def _usable_rows(
-    ids: IdMap, wanted: Any, what: str, usable: Mask, on_unknown: Fallback, *, distinct: bool = True
-) -> Rows:
-    """Return the rows that have training interactions, in the order of the request.
-
-    Other ids raise an error if `on_unknown` says so, else they are left out.
-    """
-    named = _as_ids(wanted, what)
-    rows: Rows = ids.require(named, what) if on_unknown == "raise" else ids.rows(named)
-    is_usable = (rows != UNKNOWN) & usable[rows]
-    if on_unknown == "raise" and not is_usable.all():
-        idle = rows[~is_usable]
-        raise UnknownIdError(
-            f"{what} {ids.ids(idle[:1]).item()!r} has no training interactions "
-            f"({len(idle)} of {len(rows)} have none): leave them out, or skip them with "
-            "on_unknown='skip'."
-        )
-    kept: Rows = rows[is_usable]
-    if distinct:
-        _, first = np.unique(kept, return_index=True)
-        kept = kept[np.sort(first)]
-    return kept
-
-
-def _as_ids(wanted: Any, what: str) -> Any:
-    """Return a list of ids, from one or several."""
-    if isinstance(wanted, np.ndarray):
-        wanted = wanted.tolist()  # a single value if it has no dimension
-    if isinstance(wanted, str | int | np.integer):
-        return [wanted]
-    if isinstance(wanted, Mapping) or not hasattr(wanted, "__iter__"):
-        raise ParameterError(
-            f"{shown(wanted)} is not understood: give one {what} id or a list of ids."
-        )
-    return wanted
-
-
-def check_length(k: Any, most: int) -> int:
-    """Return the length of a list, at most as many as there are, or raise a `ParameterError`."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise ParameterError(
-            f"k={shown(k)} is not allowed; it must be a whole number of at least 0."
-        )
-    return min(int(k), most)

@@ -26,7 +26,7 @@ from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError, ParameterError, UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
-from transcf.models.families import IterationSettings
+from transcf.models.families import FactorSettings, IterationSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
 from transcf.models.trend import ManualTrend
@@ -64,12 +64,9 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class EpochStats:
-    """Figures of one epoch.
+    """Figures of one epoch, and further text for the progress bar.
 
-    Attributes:
-        loss: Mean loss of a sample; NaN or infinity means that training diverged.
-        samples: Samples drawn.
-        remark: Further text for the progress bar.
+    `loss` is the mean over the samples; NaN or infinity means that training diverged.
     """
 
     loss: float
@@ -189,51 +186,30 @@ class DivergedRunError(DivergenceError):
 
 @dataclass
 class TrainingRun:
-    """One fit: what a model learns from, and what happened so far.
-
-    Attributes:
-        name: Name of the model in tables.
-        log: The interactions to learn from.
-        known: What the fitted model keeps of them.
-        settings: Hyper-parameters, with the defaults for the data filled in.
-        validation: Held-out interactions, how to evaluate on them, or None.
-        options: How to run it.
-        last_epoch: Last epoch, whatever the settings say; None stops where they do.
-        before: What a refit replaces, or None.
-        manual_trend: The trend that a number sets, or None; an automatic one is chosen later.
-        divergence_hint: Parameters to lower when training diverges, for the error.
-        judge: Returns the validation metric of a scorer; None keeps the last epoch.
-        report: Facts about the training, JSON values only.
-        records: Figures of each finished epoch.
-        best: State of the best validated epoch.
-        ending: Why it ended; None for models without epochs.
-    """
+    """One fit: what a model learns from, and what happened so far."""
 
     name: str
     log: Interactions | PartitionedLog
-    known: TrainingData
-    settings: Any
+    known: TrainingData  # what the fitted model keeps of the log
+    settings: Any  # with the defaults for the data filled in
     validation: Held = None
     options: FitOptions = field(default_factory=FitOptions)
-    last_epoch: int | None = None
-    before: FittedScorer | None = None
-    manual_trend: ManualTrend | None = None
-    divergence_hint: str = "learning_rate"
-    judge: Any = None
-    report: dict[str, Any] = field(default_factory=dict)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    best: State = field(default_factory=dict)
+    last_epoch: int | None = None  # whatever the settings say; None stops where they do
+    before: FittedScorer | None = None  # what a refit replaces
+    manual_trend: ManualTrend | None = None  # set by a number; an automatic one is chosen later
+    divergence_hint: str = "learning_rate"  # parameters to lower when training diverges
+    judge: Any = None  # returns the validation metric of a scorer; None keeps the last epoch
+    report: dict[str, Any] = field(default_factory=dict)  # JSON values only
+    records: list[dict[str, Any]] = field(default_factory=list)  # figures of each finished epoch
+    best: State = field(default_factory=dict)  # state of the best validated epoch
+    #: Why it ended; None for models without epochs.
     ending: Literal["finished", "early", "interrupted", "diverged"] | None = None
 
     # -- what models use -----------------------------------------------------------------------
 
     @property
     def train(self) -> Interactions:
-        """All events.
-
-        Raises:
-            UnsupportedError: The log is partitioned, and the model needs all events at once.
-        """
+        """All events; an `UnsupportedError` where the log is partitioned."""
         if not isinstance(self.log, Interactions):
             raise UnsupportedError(
                 f"{self.name} cannot be fitted on a log in parts, as it looks at all events at "
@@ -282,21 +258,21 @@ class TrainingRun:
         from transcf.interrupts import stop_on_interrupt
         from transcf.models.progress import ProgressBar
 
-        settings = self.settings
-        self._prepare(settings)
+        self._prepare()
         bar = ProgressBar(self.name, self._epochs, "epochs", self.options.progress)
 
         def learned() -> FittedScorer:
-            return self.with_manual_trend(snapshot(trainable.tensors(), self.known, settings))
+            found = snapshot(trainable.tensors(), self.known, self.settings)
+            return self.with_manual_trend(found)
 
         try:
-            store = self._open_checkpoint(trainable, settings)
+            store = self._open_checkpoint(trainable)
             if is_spread(trainable) and bar.is_shown:
                 trainable.watch(bar.remark)
             with stop_on_interrupt() as request, bar, on_compile(bar.note_compiling):
                 if hasattr(trainable, "compile_kernels"):
                     trainable.compile_kernels()
-                while self.ending is None and not self._is_done(settings.patience):
+                while self.ending is None and not self._is_done():
                     # Without validation the state before the epoch is what to fall back on.
                     validated = self.best if self.judge is not None else {}
                     fallback = validated or state_of(trainable, copied=True)
@@ -305,7 +281,8 @@ class TrainingRun:
                     seconds = clock() - started
                     if self._has_diverged(stats, trainable):
                         restore(trainable, fallback)
-                        self._diverge(number, stats.loss)
+                        self.ending = "diverged" if self.records else None
+                        raise self._divergence(number, stats.loss)
                     epoch = Epoch(number, learned)
                     self._record(epoch, stats, seconds)
                     if epoch.metric is not None and self.best_epoch == number:
@@ -316,7 +293,7 @@ class TrainingRun:
                     epoch.close()
                     is_asked = request.asked  # read once: an interrupted run writes a checkpoint
                     if store is not None:
-                        is_last = is_asked or self._is_done(settings.patience)
+                        is_last = is_asked or self._is_done()
                         store.write_if_due(self.records, trainable, self.best, is_last)
                     self.ending = "interrupted" if is_asked else None
             is_early = len(self.records) < self._epochs
@@ -331,8 +308,9 @@ class TrainingRun:
         finally:
             self._report(trainable)
 
-    def _prepare(self, settings: IterationSettings) -> None:
+    def _prepare(self) -> None:
         """Take over how long to train, and how to validate."""
+        settings: IterationSettings = self.settings
         if self.validation is not None:
             from transcf.evaluation.validation import as_validation
 
@@ -344,18 +322,14 @@ class TrainingRun:
         limit = self.options.max_seconds
         self._last_start = math.inf if limit is None else process_time() + limit
 
-    def _open_checkpoint(
-        self, trainable: Trainable, settings: IterationSettings
-    ) -> CheckpointFile | None:
+    def _open_checkpoint(self, trainable: Trainable) -> CheckpointFile | None:
         """Resume from a checkpoint if the options say so; return where to write others."""
         from transcf.models.checkpoint import CheckpointFile
 
         options = self.options
         if options.checkpoint is None:
             return None
-        store = CheckpointFile(
-            options.checkpoint, self._fingerprint(settings), options.checkpoint_seconds
-        )
+        store = CheckpointFile(options.checkpoint, self._fingerprint(), options.checkpoint_seconds)
         # Read without `resume` as well: the checkpoint of another run is not replaced.
         stored = None if options.fresh else store.read()
         if stored is not None and options.resume:
@@ -363,16 +337,13 @@ class TrainingRun:
             restore(trainable, stored.current)
         return store
 
-    def _is_done(self, patience: int | None) -> bool:
+    def _is_done(self) -> bool:
         """Whether all epochs are done, none was better for too long, or the time is up."""
-        if len(self.records) >= self._epochs or (
-            self.records and process_time() > self._last_start
-        ):
+        if self.records and process_time() > self._last_start:
             return True
-        if patience is None:
-            return False
         since = [r for r in self.records[self.best_epoch :] if r["metric"] is not None]
-        return len(since) >= patience
+        patience = math.inf if self.settings.patience is None else self.settings.patience
+        return len(self.records) >= self._epochs or len(since) >= patience
 
     def _record(self, epoch: Epoch[Any], stats: EpochStats, seconds: float) -> None:
         """Validate an epoch if it is time to, and record its figures."""
@@ -394,17 +365,19 @@ class TrainingRun:
         first = self.records[0]["loss"] if self.records else None
         return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
 
-    def _diverge(self, number: int, loss: float) -> None:
-        left = "has learned nothing"
+    def _divergence(self, number: int, loss: float) -> DivergedRunError:
+        kept, hint = "has learned nothing", self.divergence_hint
         if self.records:
-            self.ending, left = "diverged", f"keeps the state of epoch {self.best_epoch}"
-        raise DivergedRunError(
-            f"{self.name} diverged in epoch {number} (loss {loss:.3g}) and {left}: lower "
-            f"{self.divergence_hint}."
+            kept = f"keeps the state of epoch {self.best_epoch}"
+        if isinstance(self.settings, FactorSettings):
+            hint = self.settings.divergence_hint(hint)
+        return DivergedRunError(
+            f"{self.name} diverged in epoch {number} (loss {loss:.3g}) and {kept}: lower {hint}."
         )
 
-    def _fingerprint(self, settings: IterationSettings) -> str:
+    def _fingerprint(self) -> str:
         """Return a digest of model, settings and data, which protects checkpoints of other runs."""
+        settings = self.settings
         values = {k: v for k, v in values_of(settings).items() if k not in settings._resumable}
         judge = None if self.judge is None else [self._validate_every, self.judge.fingerprint]
         # NumPy numbers are allowed, and mean the same as Python's.

@@ -112,8 +112,7 @@ class _Rules(ItemWeights):
     def history_weights(self, histories: Histories) -> Array:
         """Return how much the items of histories count: (n_events,)."""
         ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
-        weights: Array = ago.astype(np.float64) ** -self._decay
-        return weights
+        return ago.astype(np.float64) ** -self._decay
 
 
 def transition_shares(
@@ -132,16 +131,17 @@ def transition_shares(
     """
     given = np.ones(len(histories.items)) if weights is None else weights.astype(np.float64)
     if ordered:
-        counts, sums = _following(histories, reach, decay, given), None
+        counts, sums = _following(histories, reach, decay, given)
     else:
         counts, sums = _together(histories, given)
-    sums = np.asarray(counts.sum(axis=1)) if sums is None else sums
     counts.data /= np.repeat(sums + smoothing, np.diff(counts.indptr))
     return counts
 
 
-def _following(histories: Histories, reach: int, decay: float, weights: Array) -> sp.csr_array:
-    """Count items that follow others within `reach` places."""
+def _following(
+    histories: Histories, reach: int, decay: float, weights: Array
+) -> tuple[sp.csr_array, Array]:
+    """Count items that follow others within `reach` places: the counts, and their sums."""
     items, n_items = histories.items, histories.n_items
     owners = np.repeat(np.arange(len(histories)), histories.counts)
     counts = sp.csr_array((n_items, n_items), dtype=np.float64)
@@ -151,7 +151,7 @@ def _following(histories: Histories, reach: int, decay: float, weights: Array) -
         pairs = (items[:-distance][same], items[distance:][same])
         counts = counts + sp.coo_array((values, pairs), shape=(n_items, n_items)).tocsr()
     counts.sort_indices()
-    return counts
+    return counts, np.asarray(counts.sum(axis=1))
 
 
 def _together(histories: Histories, weights: Array) -> tuple[sp.csr_array, Array]:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transcf.data.csr import Histories
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.errors import EvaluationError, ParameterError
@@ -38,14 +37,14 @@ from transcf.models.event_weights import (
     events_until,
 )
 from transcf.models.explain import Contributions, Remarks
-from transcf.models.fitted import FittedScorer, TrainingData
+from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer, Scores, block_length
 
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.training import Held
+    from transcf.models.training import Held, TrainingRun
     from transcf.retrieval.sums import SumForm
 
 #: Added to an item's recent events, so that those without any have a logarithm.
@@ -77,10 +76,11 @@ class ManualTrend:
     prior: Array
 
     @classmethod
-    def of(cls, log: Interactions, settings: object) -> ManualTrend | None:
+    def of(cls, log: Interactions | PartitionedLog, settings: object) -> ManualTrend | None:
         """Compute the prior of a log with times; None unless a number sets the trend."""
         if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
             return None
+        assert isinstance(log, Interactions), "logs in parts are refused before"
         given = settings.event_weights
         if log.timestamps is None:
             raise ParameterError(
@@ -106,21 +106,13 @@ class ManualTrend:
 
 @dataclass(frozen=True, eq=False)
 class AutoTrend:
-    """An automatic trend and the counts that it is computed from.
+    """An automatic trend and the counts that it is computed from."""
 
-    Attributes:
-        strength: What the prior is multiplied by, in units of `spread`.
-        half_life: h, as a share of the events of the fit.
-        spread: sd, the typical standard deviation of a user's scores.
-        half_life_events: h times the events of the fit.
-        recent: n_h, (n_items,) float64.
-    """
-
-    strength: float
-    half_life: float
-    spread: float
-    half_life_events: float
-    recent: Array
+    strength: float  # what the prior is multiplied by, in units of `spread`
+    half_life: float  # h, as a share of the events of the fit
+    spread: float  # sd, the typical standard deviation of a user's scores
+    half_life_events: float  # h times the events of the fit
+    recent: Array  # n_h, (n_items,) float64
 
     @classmethod
     def of(cls, log: Interactions, strength: float, half_life: float, spread: float) -> AutoTrend:
@@ -176,16 +168,25 @@ def trend_of(learned: FittedScorer | None) -> AutoTrend | None:
     return learned.trend if isinstance(learned, WithItemOffsets) else None
 
 
-def with_auto_trend(
+def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) -> FittedScorer:
+    """Return a scorer with the trend that the settings of a run ask for, if they ask for one.
+
+    A refit gives the automatic trend before it in `kept`: strength and half-life stay.
+    """
+    if is_automatic(run.settings):
+        learned, run.report["trend"] = _with_auto_trend(learned, run.log, run.validation, kept)
+    elif run.ending is None:  # snapshots of epochs have it already
+        learned = run.with_manual_trend(learned)
+    return learned
+
+
+def _with_auto_trend(
     learned: FittedScorer,
     log: Interactions | PartitionedLog,
     validation: Held,
     kept: AutoTrend | None,
 ) -> tuple[FittedScorer, dict[str, Any]]:
-    """Return a scorer with an automatic trend chosen on validation data, and what is reported.
-
-    A refit gives the trend before it in `kept`: strength and half-life stay.
-    """
+    """Return a scorer with an automatic trend chosen on validation data, and what is reported."""
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
     if log.timestamps is None:
@@ -221,8 +222,7 @@ def _choose(
 ) -> tuple[FittedScorer, dict[str, Any]]:
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.evaluation.validation import as_validation
-    from transcf.models.blend import CachedScorer
-    from transcf.retrieval.sums import SumView
+    from transcf.retrieval.sums import CachedScorer, SumView
 
     judge = as_validation(log, validation).sampled(_JUDGED_USERS)
     cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)
@@ -281,8 +281,7 @@ def recent_events(
     """
     usual = 30.0 if counts_in_days(log, unit) else share
     weights = by_age(log, half_life or usual, unit)
-    counted: Array = np.bincount(log.item_rows, weights, log.n_items)
-    return counted
+    return np.bincount(log.item_rows, weights, log.n_items)
 
 
 def typical_spread(learned: FittedScorer) -> float:
@@ -300,7 +299,7 @@ def typical_spread(learned: FittedScorer) -> float:
     return float(np.concatenate(spreads).mean())
 
 
-class WithItemOffsets(FittedScorer):
+class WithItemOffsets(Composite):
     """`score(u, i) = inner score + offset_i`; everything else is that of the inner scorer."""
 
     def __init__(self, inner: FittedScorer, offset: Scores, trend: AutoTrend | None = None) -> None:
@@ -312,21 +311,14 @@ class WithItemOffsets(FittedScorer):
         """The inner scorer with the offsets in its item bias, which is faster; None without one."""
         return self.inner.with_bias(self.offset)
 
-    def _shifted(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
-        """Return a scorer of the inner one, with the offsets."""
+    def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
+        """Add the offsets to a scorer of the inner one."""
         from transcf.retrieval.sums import SumView
 
         if self._biased is not None:
             return scorer_of(self._biased)
         scorer = scorer_of(self.inner)
         return SumView(scorer.name, [scorer], [1.0], self.offset)
-
-    @cached_property
-    def _view(self) -> Scorer:
-        return self._shifted(lambda inner: inner)
-
-    def _delegate(self) -> Scorer:
-        return self._view
 
     def arrays(self) -> Arrays:
         """Return the arrays of the inner scorer, the offsets and the trend."""
@@ -349,18 +341,6 @@ class WithItemOffsets(FittedScorer):
             return self._biased.sum_form()
         form = self.inner.sum_form()
         return None if form is None else form.shifted(self.offset)
-
-    def fold_in(self, histories: Histories) -> Scorer:
-        """Score new users by their items."""
-        return self._shifted(lambda inner: inner.fold_in(histories))
-
-    def with_histories(self, histories: Histories) -> Scorer:
-        """Score the same users with other histories."""
-        return self._shifted(lambda inner: inner.with_histories(histories))
-
-    def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Score new users after some steps of training."""
-        return self._shifted(lambda inner: inner.fold_in_with_sgd(histories, steps))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return those of the inner scorer; the offset is part of the rest."""

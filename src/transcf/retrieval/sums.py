@@ -1,14 +1,18 @@
 """Scores that are sums: of several scorers (`SumView`), or logarithms of sums (`SumForm`).
 
+`search_weights` searches for the weights of a sum, and `CachedScorer` keeps scores meanwhile.
+
 A `SumForm` has several queries per user:
 `score(u, i) = log sum_q exp(constant_q + vector_q . item_vector_i)` over the queries q of a user.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +20,7 @@ import numpy.typing as npt
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
 from transcf.kernels.products import pair_scores
+from transcf.parallel import use_threads
 from transcf.retrieval.scorer import (
     LinearForm,
     Norms,
@@ -68,6 +73,8 @@ class SumForm:
 
         return SumForm(np.hstack([offset[:, None], self.item_vectors]), longer)
 
+
+Weights: TypeAlias = npt.NDArray[np.float64]
 
 #: Memory that whole blocks may take where they are parts of a sum; other parts gain by many users.
 _PART_BYTES = 256 * 2**20
@@ -213,3 +220,80 @@ class SumSource:
             total += np.float64(factor) * source.pairs(rows, items)
         scores: Scores = total.astype(np.float32)
         return scores
+
+
+class CachedScorer(Scorer):
+    """A scorer that caches up to `room` bytes of scores, which every trial of a search repeats."""
+
+    name: str
+    rankable: Mask
+
+    def __init__(self, scorer: Scorer, room: int) -> None:
+        self._scorer, self._left = scorer, room
+        self.name, self.rankable = scorer.name, scorer.rankable
+        self._kept: dict[bytes, Scores] = {}
+
+    def _score_block(self, users: Rows) -> Scores:
+        """Score all items for some user rows: (n, n_items)."""
+        return self._cached(lambda: self._scorer.scores(users), users)
+
+    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
+        """Score pairs of rows: (n,)."""
+        return self._cached(lambda: self._scorer.scores(users, items), users, items)
+
+    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
+        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
+        if key in self._kept:
+            return self._kept[key]
+        with use_threads(1):  # the last digits depend on threads, and might change the weights
+            scores = score()
+        if scores.nbytes <= self._left:
+            self._kept[key] = scores
+            self._left -= scores.nbytes
+        return scores
+
+
+#: The search tries the weights 0, 1/20, 2/20 and so on, in so many rounds through all parts.
+_STEPS, _ROUNDS = 20, 10
+
+
+def search_weights(metric: Callable[[Weights], float], n_parts: int) -> tuple[Weights, float]:
+    """Find the weights with the best metric by coordinate search.
+
+    From equal weights on, each part in turn is given every share from 0 to 1 while the others
+    share the rest in proportion. Of equal metrics the share nearest to the current one wins. For
+    two parts this tries all weights.
+    """
+    known: dict[tuple[float, ...], float] = {}
+
+    def metric_of(weights: Weights) -> float:
+        key = tuple(weights.round(9).tolist())
+        if key not in known:
+            known[key] = metric(weights)
+        return known[key]
+
+    weights = np.full(n_parts, 1 / n_parts)
+    best = metric_of(weights)
+    for _ in range(_ROUNDS):
+        before = best
+        for part in range(n_parts):
+            start, shares = weights, np.arange(_STEPS + 1) / _STEPS
+            for share in shares[np.argsort(np.abs(shares - start[part]), kind="stable")]:
+                trial = _with_share(start, part, float(share))
+                if metric_of(trial) > best:
+                    weights, best = trial, metric_of(trial)
+        if best == before:
+            break
+    return weights, best
+
+
+def _with_share(weights: Weights, part: int, share: float) -> Weights:
+    """Give one part a share, and the rest to the others in proportion to their weights."""
+    others = weights.copy()
+    others[part] = 0.0
+    if not others.any():
+        others[:] = 1.0
+        others[part] = 0.0
+    changed: Weights = (1 - share) * others / others.sum()
+    changed[part] = share
+    return changed

@@ -114,12 +114,12 @@ def test_ids_of_another_kind_and_other_words_are_refused(model: Recommender) -> 
             numbers.recommend([1, wrong], on_unknown="popular")
     mixed = numbers.recommend(np.array([1, 77]), 1, on_unknown="popular")
     assert mixed["user_id"].to_list() == [1, 77]
-    with pytest.raises(ParameterError, match="'raise', 'skip' or 'popular'"):
+    with pytest.raises(ParameterError, match="one of 'raise', 'skip', 'popular'"):
         model.recommend("u01", on_unknown="odd")
     for ask in (model.similar_items, model.score):
-        with pytest.raises(ParameterError, match="use 'raise' or 'skip'"):
+        with pytest.raises(ParameterError, match="one of 'raise', 'skip'"):
             ask("u01", on_unknown="popular")
-    with pytest.raises(ParameterError, match="use 'raise' or 'skip'"):
+    with pytest.raises(ParameterError, match="one of 'raise', 'skip'"):
         model.explain_for(["odd"], model.items_.series[0], on_unknown="popular")
 
 
