@@ -156,6 +156,7 @@ class Service:
         self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
         self._store_error: StoreError | None = None
         self._store_checked, self._read_failures = float("-inf"), 0
+        self._store_answered, self._is_late = time.monotonic(), False
         self._watchers: list[asyncio.Task[None]] = []
 
     async def recommend(self, request: RecommendRequest) -> bytes:
@@ -241,13 +242,12 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests can be answered in full: events can be read and stored."""
-        return self.events.error is None and self._store_error is None
+        """Whether requests can be answered in full: events can be read and stored, in time."""
+        return self.events.error is None and self._store_error is None and not self._is_late
 
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
-        self._sample()
-        checks = (self._check_versions, self._check_store)
+        checks = (self._check_versions, self._check_store, self._sample)
         self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
     async def _check_versions(self) -> None:
@@ -255,7 +255,7 @@ class Service:
             self.metrics.refused_versions.inc()
 
     async def _check_store(self) -> None:
-        """Read new events, write to the store now and then, read tokens, sample metrics."""
+        """Read new events, and write to the store now and then."""
         await asyncio.to_thread(self.events.update)
         self.metrics.store_errors.labels("read").inc(self.events.failures - self._read_failures)
         self._read_failures = self.events.failures
@@ -263,11 +263,15 @@ class Service:
             self._store_checked = time.monotonic()
             with contextlib.suppress(StoreError, RefusedError):
                 await self._posts.submit([])
-        self.tokens.reload()
-        self._sample()
+        self._store_answered = time.monotonic()
 
-    def _sample(self) -> None:
-        """Set gauges."""
+    async def _sample(self) -> None:
+        """Read tokens and set gauges; this never waits for the event store, which may hang."""
+        self.tokens.reload()
+        silent = time.monotonic() - self._store_answered
+        was_late, self._is_late = self._is_late, silent > self.settings.request_seconds
+        if self._is_late and not was_late:
+            log.error("The event store has not answered for %.0f seconds.", silent)
         metrics, version = self.metrics, self.versions.current
         for batcher in self._batchers:
             metrics.queued.labels(batcher.name).set(len(batcher))
