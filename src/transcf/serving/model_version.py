@@ -27,10 +27,9 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.params import values_of
 from transcf.models.registry import load_version
 from transcf.serving.events import EventCache
-from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
+from transcf.serving.items import NO_METADATA, ItemMetadata, TextIndex
 from transcf.serving.projection import Projection2D
 from transcf.serving.schemas import Item, json_id
-from transcf.serving.search import TextIndex
 
 log = logging.getLogger("transcf.serving")
 

@@ -21,7 +21,7 @@ from transcf.models.registry import load_version
 from transcf.models.trend import with_counts_of
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
-from transcf.serving.quality import accuracy
+from transcf.serving.queries import accuracy
 from transcf.serving.ranking import resolve_users
 
 #: Share of the new events that both models are evaluated on: the newest.

@@ -46,7 +46,6 @@ Ids: TypeAlias = Annotated[list[JsonId], Field(max_length=MAX_ITEMS)]
 Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
 
-
 #: Larger integers are rounded by browsers, which read all numbers as doubles.
 _MAX_INTEGER = 2**53
 
@@ -428,7 +427,7 @@ class Categories(TypedDict):
     categories: list[Category]
 
 
-#: What accuracies are measured on; see `transcf.serving.quality.quality`.
+#: What accuracies are measured on; see `transcf.serving.queries.quality`.
 Basis: TypeAlias = Literal["new_events", "held_out"]
 
 
