@@ -83,17 +83,6 @@ class Added(NamedTuple):
     last: int
 
 
-class StoreState(NamedTuple):
-    """What has happened to a store: it differs once there are new events, or some may be gone.
-
-    A new connection may be to a restored file.
-    """
-
-    connections: int
-    deletions: int
-    last: int
-
-
 class EventStore:
     """Events in a database; each thread has a store object of its own.
 
@@ -194,7 +183,7 @@ class EventStore:
     def delete(self, numbers: Sequence[int]) -> int:
         """Delete events by number; running services forget them. Return how many there were."""
         # Written into the statement: databases limit the number of parameters.
-        written = sql.bindparam("numbers", numbers, expanding=True, literal_execute=True)
+        written: Any = sql.bindparam("numbers", numbers, expanding=True, literal_execute=True)
         return self._delete(self._events.c.number.in_(written))
 
     def delete_learned(self, learned: int, older_than: float) -> int:
@@ -209,11 +198,14 @@ class EventStore:
             connection.execute(sql.update(self._state).values(deletions=once_more))
             return deleted
 
-    def state(self) -> StoreState:
-        """Return what has happened to the store by now."""
+    def state(self) -> tuple[int, int, int]:
+        """Return the numbers of connections and deletions by now, and that of the newest event.
+
+        Events may be gone after a deletion, or with a new connection: it may be to a restored file.
+        """
         with self._connected() as connection:
             deletions, last = connection.exec_driver_sql(self._read_state).one()
-            return StoreState(self._connections, deletions, last)
+            return self._connections, deletions, last
 
     def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
@@ -323,7 +315,7 @@ class EventCache:
     by_user: dict[str, list[Event]] = field(default_factory=dict)
     error: str | None = None
     failures: int = 0
-    _state: StoreState | None = None
+    _state: tuple[int, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self) -> None:
@@ -348,7 +340,7 @@ class EventCache:
                     log.error("Events cannot be read: %s", error)
                 self.error = str(error)
 
-    def _restart(self, first: int, state: StoreState) -> None:
+    def _restart(self, first: int, state: tuple[int, int, int]) -> None:
         fresh = EventCache(self.store, last=first)
         fresh.extend(self.store.after(first))
         self.by_user, self.first, self.last = fresh.by_user, first, fresh.last

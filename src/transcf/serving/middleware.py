@@ -45,14 +45,6 @@ def new_request_id() -> str:
     return f"{random.getrandbits(64):016x}"
 
 
-def _given_id(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            found: str = value.decode()
-            return found
-    return None
-
-
 class Gate:
     """Gives each request an id, refuses it or passes it on, counts it and logs it.
 
@@ -70,10 +62,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began, status, method = time.perf_counter(), 0, scope["method"]
-        current = _given_id(scope) or new_request_id()
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        current = given.decode() if _REQUEST_ID.fullmatch(given) else new_request_id()
         request_id.set(current)
-        if method == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server looks at its own scope
+        if method == "HEAD":  # the server looks at its own scope and sends no body
+            scope = {**scope, "method": "GET"}
 
         async def note_start(message: Message) -> None:
             nonlocal status
@@ -83,8 +76,6 @@ class Gate:
                 for header in (*_HEADERS, (b"x-request-id", current.encode())):
                     if header[0] not in names:
                         headers.append(header)
-            elif method == "HEAD":
-                message = {**message, "body": b""}
             await send(message)
 
         try:
