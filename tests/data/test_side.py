@@ -10,7 +10,7 @@ import pytest
 from transcf.data import Split, k_core, leave_one_out, open_data, read_interactions, synthesize
 from transcf.data.interactions import Interactions
 from transcf.errors import DataError, ParameterError
-from transcf.serving.item_metadata import read_item_metadata
+from transcf.serving.items import read_item_metadata
 
 EVENTS = [("ann", 1), ("bob", 2), ("cy", 2), ("cy", 3)]
 LINKS = [("ann", "bob"), ("bob", "ann"), ("cy", "cy"), ("cy", "bob"), ("zoe", "ann")]

@@ -16,7 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf.errors import ParameterError
-from transcf.serving.auth import check_host, read_tokens
+from transcf.serving.settings import check_host, read_tokens
 
 TOKEN = "0123456789abcdef-secret"
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from transcf.data.interactions import Interactions
 from transcf.models.registry import create
-from transcf.serving.search import _typo_pattern
+from transcf.serving.items import _typo_pattern
 
 TITLES = [
     ("Matrix, The (1999)", "Action|Sci-Fi"),

@@ -13,9 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from transcf.errors import ParameterError
-from transcf.serving.auth import read_tokens
-from transcf.serving.logs import configure_logging
-from transcf.serving.settings import ServiceSettings, load_settings
+from transcf.serving.errors import configure_logging
+from transcf.serving.settings import ServiceSettings, load_settings, read_tokens
 
 READ, WRITE, METRICS, ADMIN = (f"{name}-token-of-some-length" for name in "rwma")
 

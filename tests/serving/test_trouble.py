@@ -6,6 +6,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,30 @@ def test_a_full_disk_is_noticed_without_any_event(
     client = open_client(shop / "shop", check_seconds=0.1)
     monkeypatch.setattr(EventStore, "add", lambda *_: (_ for _ in ()).throw(StoreError("full")))
     wait_for(client, "/readyz", 503)
+
+
+def test_a_store_that_hangs_is_noticed(
+    shop: Path,
+    open_client: Callable[..., TestClient],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    released, state = threading.Event(), EventStore.state
+
+    def hang(self: EventStore) -> Any:
+        released.wait(30)
+        return state(self)
+
+    client = open_client(shop / "shop", request_seconds=1.5)
+    assert client.get("/readyz").status_code == 200
+    monkeypatch.setattr(EventStore, "state", hang)
+    try:
+        wait_for(client, "/readyz", 503)
+        wait_for(client, "/metrics", 200)
+    finally:
+        released.set()
+    wait_for(client, "/readyz", 200)
+    assert "has not answered" in caplog.text
 
 
 def test_a_deleted_file_is_noticed(

@@ -251,7 +251,7 @@ def _read_ids(ids: IdMap, path: Path) -> list[Id]:
 
 def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
     """Read the items of a file that are in any of the categories, if there are some."""
-    from transcf.serving.item_metadata import is_table, read_item_metadata
+    from transcf.serving.items import is_table, read_item_metadata
 
     if not is_table(path):
         if categories:

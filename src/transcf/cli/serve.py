@@ -98,8 +98,8 @@ def serve(
 
     with temporary_folder("transcf-demo-") as place:
         typer.echo("Generating a tea shop and fitting a model to it ...")
-        shop = demo_shop(place)
-        start({"model": shop.model, "items": shop.items, "verb": "bought"})
+        model, table = demo_shop(place)
+        start({"model": model, "items": table, "verb": "bought"})
 
 
 def refresh(

@@ -34,7 +34,6 @@ from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.pages import add_pages
-from transcf.serving.quality import quality
 from transcf.serving.service import Service, explanation_cost, recommendation_cost
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -220,7 +219,7 @@ _add_query("GET", "/v1/items/{item:path}", queries.item_facts)
 _add_query("GET", "/v1/users/{user:path}", queries.user_facts)
 _add_query("GET", "/v1/search", queries.search)
 _add_query("GET", "/v1/categories", queries.categories)
-_add_query("GET", "/v1/quality", quality, lambda: 500, slow=True)
+_add_query("GET", "/v1/quality", queries.quality, lambda: 500, slow=True)
 _add_query("GET", "/v1/map", queries.item_map, lambda limit, **_: 5 + limit / 100, slow=True)
 _add_query("GET", "/v1/map/attribute", queries.item_attribute, lambda limit, **_: 5 + limit / 100)
 _add_query(

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time as clock
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
@@ -51,10 +52,7 @@ _FIRST_DELAY, _MAX_DELAY = 0.1, 30.0
 class Call(Generic[T]):
     """A request with an answer of type T. It may be repeated, since events have keys.
 
-    Attributes:
-        path: Path below `/v1/`, ids percent-encoded.
-        params: Query parameters.
-        body: JSON body of a POST; None for a GET.
+    `path` is below `/v1/`, with percent-encoded ids; without a `body` the request is a GET.
     """
 
     path: str
@@ -236,18 +234,19 @@ class _Connection:
 
     def _delay(self, attempt: int, outcome: _Outcome) -> float | None:
         """Return the seconds before the next attempt; None if there is none."""
-        response = outcome if isinstance(outcome, httpx.Response) else None
-        if attempt >= self._retries or (
-            response is not None and response.status_code not in _RETRIED
-        ):
+        wanted = ""
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code not in _RETRIED:
+                return None
+            wanted = outcome.headers.get("retry-after", "")
+        if attempt >= self._retries:
             return None
-        wanted = "" if response is None else response.headers.get("retry-after", "")
         if wanted.isdigit():
             return min(float(wanted), _MAX_DELAY)
         jitter = random.uniform(0.5, 1.0)  # clients that were refused together return one by one
         return float(min(_FIRST_DELAY * 2**attempt, _MAX_DELAY) * jitter)
 
-    def _read(self, outcome: _Outcome) -> Any:
+    def _read(self, call: Call[T], outcome: _Outcome) -> T:
         """Return the JSON of an answer, or raise the error of the service."""
         if not isinstance(outcome, httpx.Response):
             late = isinstance(outcome, httpx.TimeoutException)
@@ -256,12 +255,12 @@ class _Connection:
             tries = f" in {self._retries + 1} attempts" if self._retries else ""
             sentence = f"The service at {self._url} {what}{tries}: is it running?"
             raise ServiceError(sentence, code="away") from outcome
-        try:
+        content: Any = None
+        with suppress(ValueError):
             content = outcome.json()
-        except ValueError:
-            content = None
         if outcome.is_success and content is not None:
-            return content
+            answer: T = content
+            return answer
         error = content.get("error") if isinstance(content, dict) else None
         error = error if isinstance(error, dict) else {}
         default = f"The service at {self._url} answered {outcome.status_code} without a reason."
@@ -304,17 +303,15 @@ class Client(_Connection):
     def send(self, call: Call[T]) -> T:
         """Send a call, repeat it if necessary, and return its answer."""
         for attempt in count():
-            outcome: _Outcome
             try:
-                outcome = self._http.request(**self._request(call))
+                outcome: _Outcome = self._http.request(**self._request(call))
             except httpx.TransportError as error:
                 outcome = error
             delay = self._delay(attempt, outcome)
             if delay is None:
                 break
             clock.sleep(delay)
-        answer: T = self._read(outcome)
-        return answer
+        return self._read(call, outcome)
 
 
 class AsyncClient(_Connection):
@@ -341,14 +338,12 @@ class AsyncClient(_Connection):
     async def send(self, call: Call[T]) -> T:
         """Send a call, repeat it if necessary, and return its answer."""
         for attempt in count():
-            outcome: _Outcome
             try:
-                outcome = await self._http.request(**self._request(call))
+                outcome: _Outcome = await self._http.request(**self._request(call))
             except httpx.TransportError as error:
                 outcome = error
             delay = self._delay(attempt, outcome)
             if delay is None:
                 break
             await asyncio.sleep(delay)
-        answer: T = self._read(outcome)
-        return answer
+        return self._read(call, outcome)

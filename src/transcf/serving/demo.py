@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,30 +23,20 @@ _ADJECTIVES = (
     "Pale", "Dark", "Early", "Late", "Wild", "Quiet", "Misty", "Golden", "Smoky", "Old", "Young",
     "Northern", "Southern", "Hill", "River", "Garden",
 )  # fmt: skip
-#: As in real logs: items appear and fade, and an event depends on the one before.
-_DRIFT, _SEQUENCES = 4.0, 0.5
 _SEED = 0
 
 
-class Shop(NamedTuple):
-    """Files of the demo: model folder, table of items, log of the training events."""
-
-    model: Path
-    items: Path
-    log: Path
-
-
-def demo_shop(folder: Path, users: int = 1000, items: int = 500, events: int = 20_000) -> Shop:
-    """Generate a shop of this size in a folder, and fit a model to it."""
-    log = synthesize(users, items, events, drift=_DRIFT, sequences=_SEQUENCES, seed=_SEED)
+def demo_shop(folder: Path) -> tuple[Path, Path]:
+    """Generate a shop in a folder, and fit a model to it; return the model and table of items."""
+    # As in real logs: items appear and fade, and an event depends on the one before.
+    log = synthesize(1000, 500, 20_000, drift=4.0, sequences=0.5, seed=_SEED)
     assert log.categories is not None, "synthetic data has categories"
-    shop = Shop(folder / "tea-shop", folder / "items.csv", folder / "events.csv")
-    item_table(log.categories).write_csv(shop.items)
-    log.to_frame().write_csv(shop.log)
+    items, events = folder / "items.csv", folder / "events.csv"
+    item_table(log.categories).write_csv(items)
+    log.to_frame().write_csv(events)
     model = create("transcf-mixture").fit(log)
-    model.report_["dataset"] = str(shop.log.absolute())
-    model.save(shop.model)
-    return shop
+    model.report_["dataset"] = str(events.absolute())
+    return model.save(folder / "tea-shop"), items
 
 
 def item_table(categories: pl.DataFrame) -> pl.DataFrame:

@@ -1,11 +1,14 @@
-"""JSON responses, and exceptions as JSON errors with one sentence."""
+"""JSON responses, exceptions as JSON errors with one sentence, and log lines with request ids."""
 
 from __future__ import annotations
 
 import logging
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,11 +25,12 @@ from transcf.errors import (
     brief,
 )
 from transcf.serving.events import StoreError
-from transcf.serving.logs import request_id
 from transcf.serving.schemas import json_id
 
 log = logging.getLogger("transcf.serving")
 
+#: Id of the request that is being answered.
+request_id: ContextVar[str] = ContextVar("request_id", default="")
 #: Headers of every response that does not have them already.
 DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
@@ -38,6 +42,9 @@ class RefusedError(TransCFError):
     def __init__(self, status: int, code: str, sentence: str, retry_after: int | None = None):
         super().__init__(sentence)
         self.status, self.code, self.retry_after = status, code, retry_after
+
+
+# -- responses -----------------------------------------------------------------------------------
 
 
 def json_bytes(value: Any) -> bytes:
@@ -86,6 +93,9 @@ def store_failed(retry_after: int) -> Response:
     return error_response(503, "unavailable", sentence, retry_after)
 
 
+# -- exceptions ----------------------------------------------------------------------------------
+
+
 def add_exception_handlers(app: FastAPI) -> None:
     """Turn all exceptions of an application into JSON errors."""
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -128,16 +138,17 @@ async def _http_error(request: Request, error: Any) -> Response:
 
 
 async def _library_error(request: Request, error: Any) -> Response:
+    service = request.app.state.service
     match error:
         case RefusedError():
-            request.app.state.service.metrics.refused.labels(error.code).inc()
+            service.metrics.refused.labels(error.code).inc()
             return error_response(error.status, error.code, str(error), error.retry_after)
         case UnknownIdError():
             return error_response(404, "unknown", str(error))
         case UnsupportedError():
             return error_response(409, "unsupported", str(error))
         case StoreError():
-            return store_failed(request.app.state.service.settings.retry_after)
+            return store_failed(service.settings.retry_after)
         case ParameterError() | DataError():
             return error_response(422, "invalid", str(error))
     return await _unexpected(request, error)
@@ -146,3 +157,39 @@ async def _library_error(request: Request, error: Any) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method[:16], request.scope.get("route"), exc_info=error)
     return error_response(500, "internal", "Internal error; see the log of the service.")
+
+
+# -- log lines -----------------------------------------------------------------------------------
+
+
+class _Formatter(logging.Formatter):
+    """Writes time, level, message, request id and the `fields` of a record, as text or JSON."""
+
+    def __init__(self, form: Literal["text", "json"]) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        first = {
+            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        current = request_id.get()
+        others = ({"request_id": current} if current else {}) | getattr(record, "fields", {})
+        trace = self.formatException(record.exc_info) if record.exc_info else None
+        if self._form == "json":
+            line = first | others | ({} if trace is None else {"traceback": trace})
+            return to_json(line, fallback=str).decode()
+        text = " ".join([*first.values(), *(f"{name}={value}" for name, value in others.items())])
+        text = text.replace("\r", "\\r").replace("\n", "\\n")
+        return text if trace is None else f"{text}\n{trace}"
+
+
+def configure_logging(form: Literal["text", "json"]) -> None:
+    """Send log lines of this process to standard error; those of libraries from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter(form))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("transcf").setLevel(logging.INFO)

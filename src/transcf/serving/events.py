@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -30,8 +30,8 @@ log = logging.getLogger("transcf.serving")
 _LOCK_TIMEOUT, _CONNECT_TIMEOUT = 5.0, 3
 #: Seconds after an error before the next attempt to connect.
 _RECONNECT_DELAY = 0.5
-#: Keys or numbers in one statement.
-_VALUES_PER_QUERY = 1000
+#: Keys in one statement.
+_KEYS_PER_QUERY = 1000
 #: Seconds that the time of an event may be ahead of the clock.
 _MAX_AHEAD = 86_400
 
@@ -42,15 +42,10 @@ class StoreError(TransCFError, OSError):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An interaction.
+    """An interaction, with ids as text and its time in seconds since 1970.
 
-    Attributes:
-        user: User id as text.
-        item: Item id as text.
-        time: Seconds since 1970.
-        rating: Optional rating.
-        key: Idempotency key; of events with the same key only the first is stored.
-        number: Position in the store, from 1; 0 for an event that is not stored yet.
+    Of events with the same `key` only the first is stored. `number` is the position in the store,
+    from 1; 0 for an event that is not stored yet.
     """
 
     user: str
@@ -85,17 +80,6 @@ class Added(NamedTuple):
 
     stored: int
     repeated: int
-    last: int
-
-
-class StoreState(NamedTuple):
-    """What has happened to a store: it differs once there are new events, or some may be gone.
-
-    A new connection may be to a restored file.
-    """
-
-    connections: int
-    deletions: int
     last: int
 
 
@@ -169,26 +153,24 @@ class EventStore:
             StoreError: Nothing is stored, as far as is known: the batches may be sent again.
         """
         keys = [event.key for batch in batches for event in batch if event.key is not None]
-        rows: list[dict[str, Any]] = []
+        new: list[Event] = []
         added: list[Added] = []
         column = self._events.c.key
         with self._writing() as (connection, last):
             known: set[str | None] = set()
-            for first in range(0, len(keys), _VALUES_PER_QUERY):
-                some = keys[first : first + _VALUES_PER_QUERY]
+            for first in range(0, len(keys), _KEYS_PER_QUERY):
+                some = keys[first : first + _KEYS_PER_QUERY]
                 known.update(connection.scalars(sql.select(column).where(column.in_(some))))
             for batch in batches:
                 before = last
                 for event in batch:
-                    if event.key is not None:
-                        if event.key in known:
-                            continue
+                    if event.key is None or event.key not in known:
+                        last += 1
+                        new.append(replace(event, number=last))
                         known.add(event.key)
-                    last += 1
-                    values = {name: getattr(event, name) for name in _COLUMNS}
-                    rows.append(values | {"number": last})
                 added.append(Added(last - before, len(batch) - (last - before), last))
-            if rows:
+            if new:
+                rows = [{name: getattr(event, name) for name in _COLUMNS} for event in new]
                 connection.execute(sql.insert(self._events), rows)
             connection.execute(sql.update(self._state).values(last=last))
         return added
@@ -200,29 +182,30 @@ class EventStore:
 
     def delete(self, numbers: Sequence[int]) -> int:
         """Delete events by number; running services forget them. Return how many there were."""
-        number = self._events.c.number
-        parts = range(0, len(numbers), _VALUES_PER_QUERY)
-        return self._delete(
-            *(number.in_(numbers[first : first + _VALUES_PER_QUERY]) for first in parts)
-        )
+        # Written into the statement: databases limit the number of parameters.
+        written: Any = sql.bindparam("numbers", numbers, expanding=True, literal_execute=True)
+        return self._delete(self._events.c.number.in_(written))
 
     def delete_learned(self, learned: int, older_than: float) -> int:
         """Delete the events up to a number with a time before `older_than`; return how many."""
         events = self._events.c
         return self._delete((events.number <= learned) & (events.time < older_than))
 
-    def _delete(self, *parts: sql.ColumnElement[bool]) -> int:
+    def _delete(self, condition: sql.ColumnElement[bool]) -> int:
         with self._writing() as (connection, _):
-            found = [connection.execute(sql.delete(self._events).where(some)) for some in parts]
+            deleted = connection.execute(sql.delete(self._events).where(condition)).rowcount
             once_more = self._state.c.deletions + 1
             connection.execute(sql.update(self._state).values(deletions=once_more))
-            return sum(result.rowcount for result in found)
+            return deleted
 
-    def state(self) -> StoreState:
-        """Return what has happened to the store by now."""
+    def state(self) -> tuple[int, int, int]:
+        """Return the numbers of connections and deletions by now, and that of the newest event.
+
+        Events may be gone after a deletion, or with a new connection: it may be to a restored file.
+        """
         with self._connected() as connection:
             deletions, last = connection.exec_driver_sql(self._read_state).one()
-            return StoreState(self._connections, deletions, last)
+            return self._connections, deletions, last
 
     def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
@@ -241,7 +224,7 @@ class EventStore:
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[sql.Connection, int]]:
-        """Yield the connection in a write transaction, and the number of the newest event."""
+        """Yield the connection in a write transaction, and the newest number."""
         with self._connected() as connection:
             connection.exec_driver_sql(self._begin)
             last = sql.select(self._state.c.last).with_for_update()  # `BEGIN IMMEDIATE` locks, too
@@ -255,10 +238,7 @@ class EventStore:
         if self._connection is None and time.monotonic() - self._failed_at < _RECONNECT_DELAY:
             raise StoreError(f"{self._name} cannot be reached: trying again in a moment.")
         try:
-            if self._connection is None:
-                self._connect()
-            assert self._connection is not None
-            yield self._connection
+            yield self._connection or self._connect()
         except sql.exc.SQLAlchemyError as error:
             self.close()
             self._failed_at = time.monotonic()
@@ -271,7 +251,7 @@ class EventStore:
             self.close()
             raise
 
-    def _connect(self) -> None:
+    def _connect(self) -> sql.Connection:
         connection = self._connection = self._engine.connect()
         for statement in self._setup:
             connection.exec_driver_sql(statement)
@@ -281,30 +261,29 @@ class EventStore:
             last = connection.execute(newest).scalar_one()
             connection.execute(sql.insert(self._state).values(last=last, deletions=0))
         connection.exec_driver_sql("COMMIT")
-        self._file = _file_identity(self._path)
+        self._file = self._find_file()
         self._connections += 1
+        return connection
 
     def _check_file(self) -> None:
         """Raise if the file was deleted; connect again if it was replaced.
 
         SQLite would write on to a deleted file, and a new one would count from 1 again.
         """
-        if self._file is None:
+        found = self._find_file()
+        if found == self._file:
             return
-        found = _file_identity(self._path)
+        self.close()
         if found is None:
-            self.close()
             raise StoreError(f"{self._name} was deleted: restore it, or restart the service.")
-        if found != self._file:
-            self.close()
 
-
-def _file_identity(path: str | None) -> tuple[int, int] | None:
-    try:
-        status = None if path is None else os.stat(path)
-    except OSError:
-        return None
-    return None if status is None else (status.st_dev, status.st_ino)
+    def _find_file(self) -> tuple[int, int] | None:
+        """Return what identifies the file; None if there is none."""
+        try:
+            status = None if self._path is None else os.stat(self._path)
+        except OSError:
+            return None
+        return None if status is None else (status.st_dev, status.st_ino)
 
 
 def _connector(url: str) -> Callable[[], Any]:
@@ -323,15 +302,11 @@ def events_url(model: Path, url: str | None) -> str:
 
 @dataclass
 class EventCache:
-    """Events after some number, by user, read from a store as they are added to it.
+    """Events of each user, oldest first, read from a store as they are added to it.
 
-    Attributes:
-        store: The store.
-        first: Events up to this number are not kept: the served model has learned from them.
-        last: Number of the newest event that was read.
-        by_user: Events of each user, oldest first.
-        error: Why the last read failed; None if it did not.
-        failures: How often reading failed.
+    Events up to the number `first` are not kept: the served model has learned from them. `last` is
+    the number of the newest one, `error` why the last read failed, `failures` how often reading
+    failed.
     """
 
     store: EventStore
@@ -340,7 +315,7 @@ class EventCache:
     by_user: dict[str, list[Event]] = field(default_factory=dict)
     error: str | None = None
     failures: int = 0
-    _state: StoreState | None = None
+    _state: tuple[int, int, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self) -> None:
@@ -350,7 +325,12 @@ class EventCache:
         """
         with self._lock:
             try:
-                self._read(self.store.state())
+                state = self.store.state()
+                if self._state is None or state[:2] != self._state[:2]:
+                    self._restart(self.first, state)
+                elif state != self._state:
+                    self.extend(self.store.after(self.last))
+                    self._state = state
                 if self.error is not None:
                     log.info("Events can be read again.")
                 self.error = None
@@ -360,16 +340,7 @@ class EventCache:
                     log.error("Events cannot be read: %s", error)
                 self.error = str(error)
 
-    def _read(self, state: StoreState) -> None:
-        if state == self._state:
-            return
-        if self._state is not None and state[:2] == self._state[:2]:
-            self.extend(self.store.after(self.last))
-            self._state = state
-        else:
-            self._restart(self.first, state)
-
-    def _restart(self, first: int, state: StoreState) -> None:
+    def _restart(self, first: int, state: tuple[int, int, int]) -> None:
         fresh = EventCache(self.store, last=first)
         fresh.extend(self.store.after(first))
         self.by_user, self.first, self.last = fresh.by_user, first, fresh.last
@@ -388,10 +359,7 @@ class EventCache:
     def forget(self, number: int) -> None:
         """Drop the events up to a number, once no older model version is served."""
         with self._lock:
-            kept = {
-                user: [event for event in events if event.number > number]
-                for user, events in self.by_user.items()
-            }
+            kept = {user: self.of(user, number) for user in self.by_user}
             self.first = number
             self.by_user = {user: events for user, events in kept.items() if events}
 

@@ -1,25 +1,40 @@
-"""ASGI middleware: who may ask, how much at once, and what becomes of each request."""
+"""ASGI middleware: who may ask, how much at once, and what becomes of each request.
+
+Starlette's `TrustedHostMiddleware` is not used: it answers in plain text with status 400, cuts IPv6
+hosts at their first colon and does not check `Origin`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import re
 import time
+from functools import lru_cache
+from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transcf.serving.auth import check_access
-from transcf.serving.errors import DEFAULT_HEADERS, RefusedError, error_response
-from transcf.serving.logs import fields, request_id
+from transcf.serving.errors import (
+    DEFAULT_HEADERS,
+    RefusedError,
+    error_response,
+    request_id,
+)
 from transcf.serving.service import Service
+from transcf.serving.settings import Tokens, is_loopback
 
 log = logging.getLogger("transcf.serving")
 
 #: Paths that answer even under overload.
 _UNLIMITED_PATHS = ("/healthz", "/readyz", "/metrics")
+#: Paths that need no token: the page, which holds no data, and health checks.
+_OPEN_PATHS, _OPEN_PREFIX = ("/", "/healthz", "/readyz"), "/page/"
+#: Scopes that paths need; all others need `read`.
+_SCOPES = {"/metrics": "metrics", "/v1/models/current": "admin", "/v1/events": "write"}
 #: Ids of requests that are taken over from clients.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADERS = [(name.encode(), value.encode()) for name, value in DEFAULT_HEADERS.items()]
@@ -28,14 +43,6 @@ _HEADERS = [(name.encode(), value.encode()) for name, value in DEFAULT_HEADERS.i
 def new_request_id() -> str:
     """Return a random id for a request that has none."""
     return f"{random.getrandbits(64):016x}"
-
-
-def _given_id(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            found: str = value.decode()
-            return found
-    return None
 
 
 class Gate:
@@ -55,10 +62,11 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began, status, method = time.perf_counter(), 0, scope["method"]
-        current = _given_id(scope) or new_request_id()
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        current = given.decode() if _REQUEST_ID.fullmatch(given) else new_request_id()
         request_id.set(current)
-        if method == "HEAD":
-            scope = {**scope, "method": "GET"}  # the server looks at its own scope
+        if method == "HEAD":  # the server looks at its own scope and sends no body
+            scope = {**scope, "method": "GET"}
 
         async def note_start(message: Message) -> None:
             nonlocal status
@@ -68,8 +76,6 @@ class Gate:
                 for header in (*_HEADERS, (b"x-request-id", current.encode())):
                     if header[0] not in names:
                         headers.append(header)
-            elif method == "HEAD":
-                message = {**message, "body": b""}
             await send(message)
 
         try:
@@ -89,8 +95,8 @@ class Gate:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on within the limits."""
         settings = self._settings
+        _check_access(scope, self._service.tokens, settings.rate_limit)
         if scope["path"] in _UNLIMITED_PATHS:
-            check_access(scope, self._service.tokens, settings.rate_limit)
             await self._app(scope, receive, send)
             return
         if self._active >= settings.max_requests:
@@ -99,7 +105,6 @@ class Gate:
         self._active += 1
         self._metrics.in_progress.set(self._active)
         try:
-            check_access(scope, self._service.tokens, settings.rate_limit)
             async with asyncio.timeout(settings.request_seconds):
                 await self._app(scope, _limited(receive, settings.max_body_bytes), send)
         except TimeoutError:
@@ -119,19 +124,49 @@ class Gate:
         is_slow = spent >= self._settings.slow_seconds
         if not is_slow and not self._settings.access_log:
             return
-        client = scope.get("client") or ("",)
-        log.log(
-            logging.WARNING if is_slow else logging.INFO,
-            "Slow request" if is_slow else "Request",
-            extra=fields(
-                method=method[:16],
-                route=route,
-                status=status,
-                ms=round(1000 * spent, 1),
-                client=client[0],
-                token=scope.get("token"),
-            ),
-        )
+        client, token = (scope.get("client") or ("",))[0], scope.get("token")
+        about = {"method": method[:16], "route": route, "status": status}
+        about |= {"ms": round(1000 * spent, 1), "client": client, "token": token}
+        if is_slow:
+            log.warning("Slow request", extra={"fields": about})
+        else:
+            log.info("Request", extra={"fields": about})
+
+
+def _check_access(scope: Scope, tokens: Tokens, rate_limit: float) -> None:
+    """Require a token with the right scope; without tokens, a loopback `Host` and `Origin`.
+
+    Raises:
+        RefusedError: The request may not be answered.
+    """
+    headers, path = dict(scope["headers"]), scope["path"]
+    if tokens.by_digest is None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not _has_loopback_host(f"//{host}") or (origin and not _has_loopback_host(origin)):
+            sentence = "Without a token the service answers to this machine alone."
+            raise RefusedError(403, "forbidden", sentence)
+        return
+    if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX):
+        return
+    token = tokens.find(headers.get(b"authorization", b""))
+    if token is None:
+        raise RefusedError(401, "unauthorized", "Send the header Authorization: Bearer TOKEN.")
+    scope["token"] = token.name
+    needed = _SCOPES.get(path, "read")
+    if needed not in token.scopes and "admin" not in token.scopes:
+        raise RefusedError(403, "forbidden", f"This needs a token with the scope {needed}.")
+    if wait := token.wait(rate_limit):
+        sentence = "This token sends more requests than it may: send fewer a second."
+        raise RefusedError(429, "rate_limited", sentence, math.ceil(wait))
+
+
+@lru_cache(256)
+def _has_loopback_host(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

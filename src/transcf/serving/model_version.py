@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ import polars as pl
 
 from transcf.data.atomic import atomic_write
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
-from transcf.data.interactions import Mask
 from transcf.errors import ModelFileError, TransCFError, UnknownIdError, UnsupportedError
 from transcf.io.model_dir import NAME, Versions
 from transcf.models.base import Recommender
@@ -27,10 +26,9 @@ from transcf.models.fitted import FittedScorer
 from transcf.models.params import values_of
 from transcf.models.registry import load_version
 from transcf.serving.events import EventCache
-from transcf.serving.item_metadata import NO_METADATA, ItemMetadata
+from transcf.serving.items import NO_METADATA, ItemMetadata, TextIndex
 from transcf.serving.projection import Projection2D
 from transcf.serving.schemas import Item, json_id
-from transcf.serving.search import TextIndex
 
 log = logging.getLogger("transcf.serving")
 
@@ -51,13 +49,8 @@ _TRAINED = ("interactions", "fitted_on", "best_metric", VALIDATION)
 class ModelVersion:
     """An immutable, loaded model version with everything that queries need.
 
-    Arrays of the model are memory-mapped.
-
-    Attributes:
-        can: Which operations it supports.
-        scorer, data: The fitted scorer of the model, and the training data that the model keeps.
-        users, items: Ids.
-        events_after: Number of the newest event that the model has learned from.
+    Arrays of the model are memory-mapped. `can` says which operations it supports, and
+    `events_after` is the number of the newest event that it has learned from.
     """
 
     def __init__(
@@ -119,12 +112,11 @@ class ModelVersion:
     @cached_property
     def attributes(self) -> list[str]:
         """Names of numeric columns of the table of items."""
-        numeric: dict[str, bool] = {}
+        kinds: dict[str, set[type]] = {}
         for metadata in self.item_metadata:
             for name, value in metadata.others.items():
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                numeric[name] = is_number and numeric.get(name, True)
-        return sorted(name for name, is_numeric in numeric.items() if is_numeric)
+                kinds.setdefault(name, set()).add(type(value))
+        return sorted(name for name, found in kinds.items() if found <= {int, float})
 
     def item_fields(self, row: int) -> Item:
         """Return id, title and categories of an item row for answers."""
@@ -141,18 +133,10 @@ class ModelVersion:
         """Return the title of an item, if it has one."""
         return self.metadata.get(str(item), NO_METADATA).title
 
-    def in_categories(self, names: Sequence[str]) -> Mask:
-        """Return (n_items,) which items are in any of these categories."""
-        mask = np.zeros(len(self.items), dtype=bool)
-        for name in names:
-            mask[self.items_by_category.get(name, np.empty(0, np.int32))] = True
-        return mask
-
     def rankable_rows(self, items: Sequence[Id]) -> Rows:
         """Return the rows of those items that the model can rank, in the given order."""
         rows = find_rows(self.items, items)
-        rows = rows[rows != UNKNOWN]
-        rankable: Rows = rows[self.scorer.rankable[rows]]
+        rankable: Rows = rows[(rows != UNKNOWN) & self.scorer.rankable[rows]]
         return rankable
 
     @cached_property
@@ -258,10 +242,8 @@ class VersionManager:
                 log.error("%s Version %d stays in service.", error, self.current.number)
             return True
         fingerprint = self.versions.fingerprint(version)
-        if fingerprint == self._seen:
-            return True
-        self._seen = fingerprint
-        if fingerprint == self._loaded:
+        is_known, self._seen = fingerprint in (self._seen, self._loaded), fingerprint
+        if is_known:
             return True
         try:
             self.current = self._load(version)
@@ -330,22 +312,14 @@ class VersionManager:
 
     def describe(self) -> dict[str, Any]:
         """Return the description of the served version, all versions and those refused."""
-        current, events = self.current, self._events
+        current, events, of = self.current, self._events, self.versions
         versions = [
-            {
-                "version": n,
-                "made": self.versions.made(n),
-                "current": n == current.number,
-                **self._trained(n),
-            }
-            for n in self.versions.all()
+            {"version": n, "made": of.made(n), "current": n == current.number, **self._trained(n)}
+            for n in of.all()
         ]
         counts = {"after": current.events_after, "last": events.last, "users": len(events.by_user)}
-        return current.description | {
-            "events": counts,
-            "versions": versions,
-            "refused": list(self.refused),
-        }
+        others = {"events": counts, "versions": versions, "refused": list(self.refused)}
+        return current.description | others
 
 
 def convert_id(ids: IdMap, value: Id) -> Id:
@@ -375,13 +349,10 @@ def _warm_up(model: Recommender[Any]) -> dict[str, bool]:
         "similar_items": lambda: model.similar_items(items, k=1),
         "similar_users": scorer.user_similarity,
     }
-    can = {}
+    can = dict.fromkeys(operations, False)
     for name, run in operations.items():
-        try:
+        with suppress(UnsupportedError):
             run()
-        except UnsupportedError:
-            can[name] = False
-        else:
             can[name] = True
     moved = scorer.translated_position(None, rankable, rankable) if can["fold_in"] else None
     return can | {"translations": moved is not None}
@@ -403,7 +374,5 @@ def _share_item_vectors(scorer: FittedScorer, name: str) -> None:
         for older in Path(folder).glob("*.npy"):
             if older != path:  # workers that have mapped it keep it
                 older.unlink(missing_ok=True)
-    try:
+    with suppress(FileNotFoundError):  # replaced by a later version meanwhile: keep our own copy
         form.item_vectors = np.asarray(np.load(path, mmap_mode="r"))
-    except FileNotFoundError:  # replaced by a later version meanwhile: keep our own copy
-        return

@@ -1,4 +1,4 @@
-"""Queries about one model version: neighbours, scores, facts, search, map.
+"""Queries about one model version: neighbours, scores, facts, search, map, quality.
 
 Most functions are routes as well (see `app`): their parameters after `version` and `events` are
 those of the route, and their annotations limit them.
@@ -7,23 +7,38 @@ those of the route, and their annotations limit them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from transcf.data.ids import UNKNOWN, Id
+from transcf.data.csr import offsets
+from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.errors import UnknownIdError, shown
+from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.tables import similar
 from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.projection import Layout
-from transcf.serving.ranking import resolve_sessions, resolve_users, score
-from transcf.serving.schemas import MAX_ITEMS, MAX_POINTS, Length, TextId
+from transcf.serving.ranking import ResolvedUser, rank, resolve_sessions, resolve_users, score
+from transcf.serving.schemas import (
+    MAX_ITEMS,
+    MAX_POINTS,
+    Length,
+    RecommendOptions,
+    Source,
+    TextId,
+)
 
 #: Categories that describe a user, and items of the history that they are counted in.
 _CARD_CATEGORIES, _CARD_ITEMS = 3, 200
+#: Length of the lists whose quality is measured, and users that are ranked at once.
+_K, _BLOCK = 10, 256
+#: Largest and smallest number of users that are compared; scores of pairs that are computed.
+_MAX_USERS, _MIN_USERS, _MAX_SCORES = 500, 20, 2_000_000
 
 
 # -- neighbours and scores -----------------------------------------------------------------------
@@ -86,14 +101,10 @@ def scores(
     for user, some in places.items():
         values = score(version, resolved[user], rows[some]).tolist()
         found |= zip(some, values, strict=True)
-    answers: list[schemas.PairScore] = [
-        {
-            "user": convert_id(version.users, pair.user),
-            "item": convert_id(version.items, pair.item),
-            "score": found.get(place),
-        }
-        for place, pair in enumerate(asked.pairs)
-    ]
+    answers: list[schemas.PairScore] = []
+    for place, pair in enumerate(asked.pairs):
+        user, one = convert_id(version.users, pair.user), convert_id(version.items, pair.item)
+        answers.append({"user": user, "item": one, "score": found.get(place)})
     return {"version": version.number, "scores": answers}
 
 
@@ -214,3 +225,76 @@ def position(
     else:
         user = resolve_sessions(version, [asked.session or []])[0]
     return version.projection.position(user, version.rankable_rows(asked.toward), asked.layout)
+
+
+# -- quality -------------------------------------------------------------------------------------
+
+
+def quality(version: ModelVersion, events: EventCache) -> schemas.Quality:
+    """Compare the model with popularity on events that it has not learned from.
+
+    `new_events` came after the model was trained. `held_out` is the comparison of `fit` (or `auto`)
+    on the events that were held out, before the model was fitted on all events.
+    """
+    checks = _new_events(version, events)
+    compared = version.model.report_.get("held_out_metric")
+    if isinstance(compared, dict):
+        metric, users = compared["metric"], compared["users"]
+        model, popularity = ({metric: round(compared[name], 4)} for name in ("model", "popularity"))
+        checks.append(
+            {"basis": "held_out", "users": users, "model": model, "popularity": popularity}
+        )
+    return {"version": version.number, "k": _K, "coverage": _coverage(version), "checks": checks}
+
+
+@lru_cache(maxsize=1)
+def _coverage(version: ModelVersion) -> float | None:
+    """Return the share of the items that are in the lists of a sample of users."""
+    rows = np.flatnonzero(version.data.active)
+    most = max(50, min(_MAX_USERS, _MAX_SCORES // len(version.items)))
+    some = rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
+    histories = version.data.histories
+    users = [ResolvedUser(int(row), histories[int(row)], "model") for row in some]
+    lists = rank(version, users, [RecommendOptions(k=_K)] * len(users))
+    shown = np.unique(np.concatenate([ranked.items for ranked in lists]))
+    return round(len(shown) / len(version.popular), 4)
+
+
+def _new_events(version: ModelVersion, events: EventCache) -> list[schemas.Check]:
+    histories: list[Rows] = []
+    targets: list[set[str]] = []
+    for user, new in list(events.by_user.items())[-_MAX_USERS:]:
+        row = int(find_rows(version.users, [user])[0])
+        if row == UNKNOWN:
+            continue
+        history = version.data.histories[row]
+        chosen = version.rankable_rows([event.item for event in new])
+        unseen = np.setdiff1d(chosen, history)
+        if len(unseen):
+            histories.append(history)
+            targets.append(set(map(str, version.items.ids(unseen))))
+    if len(targets) < _MIN_USERS or not version.can["fold_in"]:
+        return []
+
+    def measure(source: Source) -> dict[str, float]:
+        users = [ResolvedUser(UNKNOWN, history, source) for history in histories]
+        return {name: round(value, 4) for name, value in accuracy(version, users, targets).items()}
+
+    model, popularity, users = measure("folded_in"), measure("popular"), len(targets)
+    return [{"basis": "new_events", "users": users, "model": model, "popularity": popularity}]
+
+
+def accuracy(
+    version: ModelVersion, users: Sequence[ResolvedUser], targets: Sequence[set[str]]
+) -> dict[str, float]:
+    """Return the accuracy of the service's lists; each user has at least one target item."""
+    ranks: list[float] = []
+    for first in range(0, len(users), _BLOCK):
+        some = users[first : first + _BLOCK]
+        lists = rank(version, some, [RecommendOptions(k=_K)] * len(some))
+        for ranked, items in zip(lists, targets[first : first + _BLOCK], strict=True):
+            places = {str(item): n for n, item in enumerate(version.items.ids(ranked.items), 1)}
+            ranks += sorted(places.get(item, np.inf) for item in items)
+    rows, ends = np.arange(len(users), dtype=np.int32), offsets([len(items) for items in targets])
+    found = Ranks(rows, ends, np.array(ranks))
+    return {f"{name}@{_K}": float(METRICS[name](found, _K).mean()) for name in ("HitRate", "NDCG")}

@@ -50,11 +50,8 @@ _FAIR_SUPPORT, _STRONG_SUPPORT, _EVENTS_PER_USER = 10, 30, 3
 class ResolvedUser:
     """The user or session of a request.
 
-    Attributes:
-        row: User row of the model; `UNKNOWN` for other users.
-        history: Item rows, oldest first, including those of new events.
-        source: How items are ranked for the user.
-        skipped: New items that the model cannot rank.
+    `row` is the user row of the model or `UNKNOWN`; `history` has item rows, oldest first, those of
+    new events included; `skipped` has new items that the model cannot rank.
     """
 
     row: int
@@ -100,17 +97,12 @@ def _with_items(
             mask = rankable[start:end]
             skipped = [items[place] for place in (np.flatnonzero(~mask) + start).tolist()]
             if mask.any():
-                history = keep_last(np.concatenate([history, rows[start:end][mask]]))
+                history = np.concatenate([history, rows[start:end][mask]])
+                _, last = np.unique(history[::-1], return_index=True)  # where an item is repeated
+                history = history[np.sort(len(history) - 1 - last)]
                 source = "folded_in" if version.can["fold_in"] else source
         found.append(ResolvedUser(user, history, source, skipped))
     return found
-
-
-def keep_last(rows: Rows) -> Rows:
-    """Keep the last occurrence of every row."""
-    _, last = np.unique(rows[::-1], return_index=True)
-    kept: Rows = rows[np.sort(len(rows) - 1 - last)]
-    return kept
 
 
 # -- ranking -------------------------------------------------------------------------------------
@@ -137,7 +129,12 @@ def rank(
         groups.setdefault(key, []).append(place)
     found: dict[int, Ranked] = {}
     for (source, exclude_seen, categories, items), places in groups.items():
-        allowed = _allowed(version, categories, items)
+        allowed = version.scorer.rankable
+        if categories:
+            of_each = [version.items_by_category.get(name, _EMPTY) for name in categories]
+            allowed = allowed & _mask(len(allowed), np.concatenate(of_each))
+        if items is not None:
+            allowed = allowed & _mask(len(allowed), version.rankable_rows(items))
         some, asked = [users[place] for place in places], [options[place] for place in places]
         if source == "popular":
             lists = [_popular(version, *pair, allowed) for pair in zip(some, asked, strict=True)]
@@ -147,15 +144,10 @@ def rank(
     return [found[place] for place in range(len(users))]
 
 
-def _allowed(version: ModelVersion, categories: Sequence[str], items: Sequence[Id] | None) -> Mask:
-    allowed = version.scorer.rankable
-    if categories:
-        allowed = allowed & version.in_categories(categories)
-    if items is not None:
-        listed = np.zeros(len(allowed), dtype=bool)
-        listed[version.rankable_rows(items)] = True
-        allowed = allowed & listed
-    return allowed
+def _mask(size: int, rows: Rows) -> Mask:
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def _excluded(version: ModelVersion, option: RecommendOptions) -> Rows:
@@ -277,18 +269,14 @@ def _count_unknown(version: ModelVersion, options: RecommendOptions) -> int:
 def _list(
     version: ModelVersion, user: ResolvedUser, ranked: Ranked, *, explain: bool
 ) -> dict[str, Any]:
-    rows, scores = ranked.items.tolist(), ranked.scores.tolist()
-    if user.source == "popular":
-        scores = [int(value) for value in scores]
-    else:
-        scores = [float(f"{value:.7g}") for value in scores]
-    items: list[dict[str, Any]] = [
-        {**version.item_fields(row), "score": value, "rank": place}
-        for place, (row, value) in enumerate(zip(rows, scores, strict=True), 1)
-    ]
-    if explain:
-        for item, row in zip(items, rows, strict=True):
+    is_popular, items = user.source == "popular", list[dict[str, Any]]()
+    pairs = zip(ranked.items.tolist(), ranked.scores.tolist(), strict=True)
+    for place, (row, value) in enumerate(pairs, 1):
+        score = int(value) if is_popular else float(f"{value:.7g}")
+        item: dict[str, Any] = {**version.item_fields(row), "score": score, "rank": place}
+        if explain:
             item["reason"] = _reason(version, user, row)
+        items.append(item)
     return {"source": user.source, "items": items}
 
 
@@ -339,12 +327,12 @@ def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) 
 
 def _sentence(version: ModelVersion, found: Explanation) -> str:
     """Return the sentence of an explanation, with titles in place of ids where there are some."""
-
-    def name(item: Id) -> Id:
-        return version.title(item) or item
-
-    effects = tuple(replace(entry, item_id=name(entry.item_id)) for entry in found.effects)
-    return replace(found, item_id=name(found.item_id), effects=effects).sentence
+    effects = tuple(
+        replace(entry, item_id=version.title(entry.item_id) or entry.item_id)
+        for entry in found.effects
+    )
+    item = version.title(found.item_id) or found.item_id
+    return replace(found, item_id=item, effects=effects).sentence
 
 
 def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
@@ -370,9 +358,7 @@ def explain_user(
     resolved = resolve_users(version, events, [user])[0]
     if resolved.source == "popular":
         raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
-    found = _explain(version, resolved, item, top)
-    found["user"] = convert_id(version.users, user)
-    return found
+    return _explain(version, resolved, item, top) | {"user": convert_id(version.users, user)}
 
 
 def explain_session(

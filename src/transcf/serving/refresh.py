@@ -21,7 +21,7 @@ from transcf.models.registry import load_version
 from transcf.models.trend import with_counts_of
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
-from transcf.serving.quality import accuracy
+from transcf.serving.queries import accuracy
 from transcf.serving.ranking import resolve_users
 
 #: Share of the new events that both models are evaluated on: the newest.
@@ -30,6 +30,8 @@ _HELD_OUT = 0.2
 _METRIC = "NDCG@10"
 #: Description of the data that a model folder holds.
 _FOLDER = "the training interactions in the model's folder"
+#: What the report of a model keeps.
+_KEPT = ("dataset", "reading", "protocol", "split_seed")
 #: Integer times above this are milliseconds (as seconds they would be after the year 5000), and
 #: above its thousandfold microseconds, and so on.
 _MILLISECONDS = 10**11
@@ -135,22 +137,16 @@ def _trainer(
 ) -> tuple[Callable[[Sequence[Event]], Recommender[Any]], str]:
     """Return a function that trains a model with some of the new events, and its data source."""
     base, source = base_log(served.model, data)
-    is_kept = source == _FOLDER
-    kept: dict[str, Any] = {
-        key: served.model.report_[key]
-        for key in ("dataset", "reading", "protocol", "split_seed")
-        if key in served.model.report_
-    }
 
     def refit(events: Sequence[Event]) -> Recommender[Any]:
         before = [event for event in store.after(0) if event.number <= served.events_after]
-        before = _valid(served, before)
-        log, model = with_events(base, [*before, *events]), load_version(served.folder)
-        old = model.learned_
+        log = with_events(base, [*_valid(served, before), *events])
+        model = load_version(served.folder)
+        old, report = model.learned_, model.report_
         model.refit(log)
-        if is_kept:  # its times are positions in histories, which say nothing about a trend
+        if source == _FOLDER:  # its times are positions in histories: they say nothing about trends
             model.learned_ = with_counts_of(model.learned_, old, log)
-        model.report_ |= kept
+        model.report_ |= {name: report[name] for name in _KEPT if name in report}
         return model
 
     def partial_fit(events: Sequence[Event]) -> Recommender[Any]:
@@ -172,22 +168,19 @@ def _evaluate(
     held_out: Sequence[Event],
 ) -> tuple[int, float | None, float | None]:
     """Return the number of evaluated users, and NDCG@10 of the served model and of the new one."""
-    targets: dict[str, set[str]] = {}
+    targets: dict[Id, set[str]] = {}
     for event in held_out:
         targets.setdefault(event.user, set()).add(event.item)
     known, no_events = EventCache(store), EventCache(store)
     known.extend(older)
     candidate = ModelVersion(0, served.folder, model, {}, served.can)
-    users: list[Id] = []
-    wanted: list[set[str]] = []
-    for user, items in targets.items():
-        history = resolve_users(served, known, [user])[0].history
-        unseen = items - {str(item) for item in served.items.ids(history).to_list()}
-        if unseen:  # items of the history are not recommended again
-            users.append(user)
-            wanted.append(unseen)
-    if not users:
+    for user, resolved in zip([*targets], resolve_users(served, known, [*targets]), strict=True):
+        # Items of the history are not recommended again.
+        targets[user] -= {str(item) for item in served.items.ids(resolved.history).to_list()}
+    targets = {user: items for user, items in targets.items() if items}
+    if not targets:
         return 0, None, None
+    users, wanted = [*targets], [*targets.values()]
     old = accuracy(served, resolve_users(served, known, users), wanted)
     new = accuracy(candidate, resolve_users(candidate, no_events, users), wanted)
     return len(users), old[_METRIC], new[_METRIC]
@@ -216,10 +209,8 @@ def base_log(model: Recommender[Any], data: str | None) -> tuple[Interactions, s
 
 
 def _kept_log(data: TrainingData) -> Interactions:
-    columns = {
-        "user_id": data.users.ids(data.seen.entry_rows),
-        "item_id": data.items.ids(data.histories.items),
-    }
+    users, items = data.users.ids(data.seen.entry_rows), data.items.ids(data.histories.items)
+    columns = {"user_id": users, "item_id": items}
     if data.timed:
         columns["timestamp"] = pl.Series(data.histories.places)
     return read_interactions(pl.DataFrame(columns))

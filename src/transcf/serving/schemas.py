@@ -47,13 +47,9 @@ Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
 
 
-#: Larger integers are rounded by browsers, which read all numbers as doubles.
-_MAX_INTEGER = 2**53
-
-
 def json_id(value: Any) -> Any:
-    """Return an id for JSON: integers above 2^53 become text."""
-    if isinstance(value, int) and not -_MAX_INTEGER <= value <= _MAX_INTEGER:
+    """Return an id for JSON: integers above 2^53, which browsers would round, become text."""
+    if isinstance(value, int) and not -(2**53) <= value <= 2**53:
         return str(value)
     return value
 
@@ -233,11 +229,7 @@ class Effect(TypedDict):
 
 
 class Support(TypedDict):
-    """How far a score can be trusted.
-
-    `users` is the number of training users of the item; `evidence` rates it and the length of the
-    history.
-    """
+    """Number of training users of an item; `evidence` rates it and the length of the history."""
 
     users: int
     evidence: Literal["strong", "fair", "weak"]
@@ -259,15 +251,9 @@ class RankedItem(Item):
 
 
 class _ListAnswer(TypedDict):
-    """Fields of all answers with lists.
-
-    `stale` is true while events cannot be read. `ignored` counts unknown ids in `items` and
-    `exclude`. Both are missing otherwise.
-    """
-
     version: int
-    stale: NotRequired[bool]
-    ignored: NotRequired[int]
+    stale: NotRequired[bool]  # true while events cannot be read
+    ignored: NotRequired[int]  # number of unknown ids in `items` and `exclude`
 
 
 class UserRecommendations(TypedDict):
@@ -428,7 +414,7 @@ class Categories(TypedDict):
     categories: list[Category]
 
 
-#: What accuracies are measured on; see `transcf.serving.quality.quality`.
+#: What accuracies are measured on; see `transcf.serving.queries.quality`.
 Basis: TypeAlias = Literal["new_events", "held_out"]
 
 

@@ -25,14 +25,11 @@ from uvicorn.supervisors import Multiprocess
 
 from transcf.interrupts import temporary_folder
 from transcf.serving.app import create_app
-from transcf.serving.auth import Tokens, check_host
-from transcf.serving.errors import error_response
-from transcf.serving.logs import configure_logging, request_id
-from transcf.serving.metrics import METRICS_FOLDER
+from transcf.serving.errors import configure_logging, error_response, request_id
 from transcf.serving.middleware import new_request_id
 from transcf.serving.model_version import SHARED_FOLDER
-from transcf.serving.service import Service
-from transcf.serving.settings import ADAPTER, ServiceSettings
+from transcf.serving.service import METRICS_FOLDER, Service
+from transcf.serving.settings import ADAPTER, ServiceSettings, Tokens, check_host
 
 log = logging.getLogger("transcf.serving")
 
@@ -75,12 +72,14 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self.leave_idle()
-        self._clear_deadline()
         super().connection_lost(exc)
 
     def leave_idle(self) -> None:
-        """Take the connection from the idle ones."""
+        """Take the connection from the idle ones, and end its deadline."""
         self.idle.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def data_received(self, data: bytes) -> None:
         """Parse data; what belongs to no request in progress must become one in time."""
@@ -99,7 +98,6 @@ class Connection(HttpToolsProtocol):
             # A proxy may see the end of the request elsewhere. The caller sends status 400.
             raise ValueError("Content-Length together with Transfer-Encoding")
         self._unparsed = 0
-        self._clear_deadline()
         self.leave_idle()
         super().on_headers_complete()
 
@@ -114,16 +112,9 @@ class Connection(HttpToolsProtocol):
         self._refuse(400, "invalid", msg)
 
     def _set_deadline(self) -> None:
-        self._deadline = self.loop.call_later(self._settings.header_seconds, self._expire)
-
-    def _clear_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _expire(self) -> None:
         seconds = self._settings.header_seconds
-        self._refuse(408, "timeout", f"The headers did not arrive within {seconds:g} seconds.")
+        sentence = f"The headers did not arrive within {seconds:g} seconds."
+        self._deadline = self.loop.call_later(seconds, self._refuse, 408, "timeout", sentence)
 
     def _refuse(self, status: int, code: str, sentence: str) -> None:
         """Send an error and close the connection."""

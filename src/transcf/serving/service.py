@@ -1,19 +1,36 @@
-"""`Service`: the state of one worker. Its threads answer concurrent requests together."""
+"""`Service`: the state of one worker. Its threads answer concurrent requests together.
+
+Neither `prometheus-fastapi-instrumentator` nor `make_asgi_app` of prometheus_client is used: the
+first would rename all time series, the second is no route of the OpenAPI description. They would
+replace five lines.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from transcf.errors import ParameterError
 from transcf.io.model_dir import Versions
-from transcf.serving.auth import Tokens
 from transcf.serving.errors import RefusedError
 from transcf.serving.events import (
     Added,
@@ -24,12 +41,11 @@ from transcf.serving.events import (
     events_url,
     invalid_reason,
 )
-from transcf.serving.item_metadata import read_item_metadata
-from transcf.serving.metrics import Metrics
+from transcf.serving.items import read_item_metadata
 from transcf.serving.model_version import ModelVersion, VersionManager
 from transcf.serving.ranking import RecommendRequest, recommend
 from transcf.serving.schemas import EventRequest, SessionRequest, UsersRequest
-from transcf.serving.settings import ServiceSettings
+from transcf.serving.settings import ServiceSettings, Tokens
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,6 +55,12 @@ log = logging.getLogger("transcf.serving")
 _MAX_LISTS, _MAX_POSTS = 128, 256
 #: Seconds between two checks for a new model version, new tokens and the event store.
 _CHECK_EVERY = 0.5
+#: Environment variable with the folder in which workers share metrics; read by prometheus_client.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+#: Methods that have a time series of their own: clients may send any word.
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 class Batcher(Generic[T, R]):
@@ -63,27 +85,23 @@ class Batcher(Generic[T, R]):
         settings: ServiceSettings,
     ) -> None:
         self._run, self._max_size, self._settings = run, max_size, settings
-        self.name, self.cost = name, 0.0
-        self._queue: deque[tuple[T, float, asyncio.Future[R]]] = deque()
-        self._thread = ThreadPoolExecutor(1, name)
+        self.name, self._cost = name, 0.0
+        self.queue: deque[tuple[T, float, asyncio.Future[R]]] = deque()
+        self.thread = ThreadPoolExecutor(1, name)
         self._task: asyncio.Task[None] | None = None
-
-    def __len__(self) -> int:
-        """Return the number of requests that wait."""
-        return len(self._queue)
 
     async def submit(self, request: T, cost: float = 1.0) -> R:
         """Return the answer to a request that costs about so many milliseconds.
 
         Raises:
-            OverloadedError: Too much work is queued already.
+            RefusedError: Too much work is queued already.
         """
-        if self.cost and self.cost + cost > self._settings.max_queued_cost:
+        if self._cost and self._cost + cost > self._settings.max_queued_cost:
             sentence = "Too much work is waiting: try again in a moment, or ask for less."
             raise RefusedError(503, "overloaded", sentence, self._settings.retry_after)
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._queue.append((request, cost, answer))
-        self.cost += cost
+        self.queue.append((request, cost, answer))
+        self._cost += cost
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return await answer
@@ -92,14 +110,14 @@ class Batcher(Generic[T, R]):
         """Answer requests until the queue is empty."""
         loop = asyncio.get_running_loop()
         try:
-            while self._queue:
+            while self.queue:
                 taken = self._take()
                 batch = [(request, future) for request, _, future in taken if not future.done()]
                 if batch:  # otherwise all were cancelled meanwhile
                     requests = [request for request, _ in batch]
                     answers: Sequence[R | Exception]
                     try:
-                        answers = await loop.run_in_executor(self._thread, self._run, requests)
+                        answers = await loop.run_in_executor(self.thread, self._run, requests)
                     except Exception as error:
                         answers = [error] * len(batch)
                     for (_, future), answer in zip(batch, answers, strict=True):
@@ -109,22 +127,83 @@ class Batcher(Generic[T, R]):
                             future.set_exception(answer)
                         else:
                             future.set_result(answer)
-                self.cost -= sum(cost for _, cost, _ in taken)
+                self._cost -= sum(cost for _, cost, _ in taken)
         finally:
             self._task = None
 
     def _take(self) -> list[tuple[T, float, asyncio.Future[R]]]:
         """Take the requests of the next batch from the queue."""
-        taken = [self._queue.popleft()]
+        taken = [self.queue.popleft()]
         size = taken[0][1]
-        while self._queue and size + self._queue[0][1] <= self._max_size:
-            taken.append(self._queue.popleft())
+        while self.queue and size + self.queue[0][1] <= self._max_size:
+            taken.append(self.queue.popleft())
             size += taken[-1][1]
         return taken
 
-    def close(self) -> None:
-        """Finish the current batch and end the thread."""
-        self._thread.shutdown(wait=True)
+
+class Metrics:
+    """Prometheus metrics of a service, in a registry of their own.
+
+    Gauges are sampled twice a second. With several workers they are sums over the workers, the
+    largest value for versions and the smallest for `transcf_ready`; figures of processes are there
+    for each worker.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._process = ProcessCollector(registry=None)
+        own: dict[str, Any] = {"registry": self._registry}
+        self._shares = METRICS_FOLDER in os.environ
+        if not self._shares:
+            self._registry.register(self._process)
+            GCCollector(self._registry)
+        labels = ["route", "method", "status"]
+        self._requests = Counter("transcf_requests", "Answered requests.", labels, **own)
+        self._seconds = Histogram(
+            "transcf_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, **own
+        )
+        self.refused = Counter("transcf_refused", "Refused requests.", ["reason"], **own)
+        self.batches = Histogram(
+            "transcf_batch_size", "Requests answered together.", buckets=_SIZES, **own
+        )
+        self.events = Counter("transcf_events", "Received events.", ["outcome"], **own)
+        self.store_errors = Counter(
+            "transcf_store_errors", "Failures of the event store.", ["operation"], **own
+        )
+        self.refused_versions = Counter("transcf_refused_versions", "Broken versions.", **own)
+
+        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> Gauge:
+            return Gauge(name, text, labels, multiprocess_mode=mode, **own)
+
+        in_progress = "Requests that are being answered."
+        self.in_progress = gauge("transcf_requests_in_progress", in_progress)
+        self.queued = gauge("transcf_queued", "Requests that wait for a thread.", "queue")
+        self.ready = gauge("transcf_ready", "1 if /readyz says so.", mode="livemin")
+        self.version = gauge("transcf_version", "Served version.", mode="livemax")
+        written = "When it was written, since 1970."
+        self.version_made = gauge("transcf_version_made_seconds", written, mode="livemax")
+        not_learned = "Events that the served version has not learned from."
+        self.event_lag = gauge("transcf_event_lag", not_learned, mode="livemax")
+        self.worker = gauge("transcf_worker", "Figures of a process.", "figure", mode="liveall")
+        self.count_request = lru_cache(1024)(self._children)
+
+    def _children(self, route: str, method: str, status: int) -> tuple[Any, Any]:
+        """Return counter and histogram of a kind of request; methods of clients are not labels."""
+        known = method if method in _METHODS else "other"
+        return self._requests.labels(route, known, str(status)), self._seconds.labels(route)
+
+    def sample_process(self) -> None:
+        """Write the figures of this process where other workers can read them."""
+        for metric in self._process.collect() if self._shares else ():
+            for sample in metric.samples:
+                self.worker.labels(sample.name.removeprefix("process_")).set(sample.value)
+
+    def text(self) -> bytes:
+        """Return the metrics of all workers in the Prometheus text format."""
+        registry = CollectorRegistry() if self._shares else self._registry
+        if self._shares:
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
 
 class Service:
@@ -149,13 +228,12 @@ class Service:
         self.metrics = Metrics()
         self._recommendations = Batcher(self._recommend, _MAX_LISTS, "recommendations", settings)
         self._posts = Batcher(self._add, _MAX_POSTS, "events", settings)
-        self._queries: Batcher[Callable[[], Any], Any] = Batcher(_run, 1, "queries", settings)
-        self._explanations: Batcher[Callable[[], Any], Any] = Batcher(
-            _run, 1, "explanations", settings
-        )
+        self._queries = Batcher(_run, 1, "queries", settings)
+        self._explanations = Batcher(_run, 1, "explanations", settings)
         self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
         self._store_error: StoreError | None = None
         self._store_checked, self._read_failures = float("-inf"), 0
+        self._store_answered, self._is_late = time.monotonic(), False
         self._watchers: list[asyncio.Task[None]] = []
 
     async def recommend(self, request: RecommendRequest) -> bytes:
@@ -173,19 +251,17 @@ class Service:
         """Answer requests together; if one fails, each on its own."""
         self.metrics.batches.observe(len(requests))
         self.events.update()
-        version = self.versions.current
+        return self._lists(self.versions.current, requests)
+
+    def _lists(
+        self, version: ModelVersion, requests: Sequence[RecommendRequest]
+    ) -> Sequence[bytes | Exception]:
         try:
             return recommend(version, self.events, requests)
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-        answers: list[bytes | Exception] = []
-        for request in requests:
-            try:
-                answers += recommend(version, self.events, [request])
-            except Exception as error:
-                answers.append(error)
-        return answers
+        return [self._lists(version, [request])[0] for request in requests]
 
     async def query(
         self,
@@ -196,8 +272,7 @@ class Service:
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
-        Slow ones wait in the queue of explanations; the cost is about milliseconds of processor
-        time.
+        Slow ones wait in the queue of explanations.
         """
 
         def run() -> T:
@@ -241,13 +316,12 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests can be answered in full: events can be read and stored."""
-        return self.events.error is None and self._store_error is None
+        """Whether requests can be answered in full: events can be read and stored, in time."""
+        return self.events.error is None and self._store_error is None and not self._is_late
 
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
-        self._sample()
-        checks = (self._check_versions, self._check_store)
+        checks = (self._check_versions, self._check_store, self._sample)
         self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
     async def _check_versions(self) -> None:
@@ -255,7 +329,7 @@ class Service:
             self.metrics.refused_versions.inc()
 
     async def _check_store(self) -> None:
-        """Read new events, write to the store now and then, read tokens, sample metrics."""
+        """Read new events, and write to the store now and then."""
         await asyncio.to_thread(self.events.update)
         self.metrics.store_errors.labels("read").inc(self.events.failures - self._read_failures)
         self._read_failures = self.events.failures
@@ -263,14 +337,18 @@ class Service:
             self._store_checked = time.monotonic()
             with contextlib.suppress(StoreError, RefusedError):
                 await self._posts.submit([])
-        self.tokens.reload()
-        self._sample()
+        self._store_answered = time.monotonic()
 
-    def _sample(self) -> None:
-        """Set gauges."""
+    async def _sample(self) -> None:
+        """Read tokens and set gauges; this never waits for the event store, which may hang."""
+        self.tokens.reload()
+        silent = time.monotonic() - self._store_answered
+        was_late, self._is_late = self._is_late, silent > self.settings.request_seconds
+        if self._is_late and not was_late:
+            log.error("The event store has not answered for %.0f seconds.", silent)
         metrics, version = self.metrics, self.versions.current
         for batcher in self._batchers:
-            metrics.queued.labels(batcher.name).set(len(batcher))
+            metrics.queued.labels(batcher.name).set(len(batcher.queue))
         metrics.ready.set(self.is_ready)
         metrics.version.set(version.number)
         metrics.version_made.set(self.versions.versions.made(version.number) or 0)
@@ -287,7 +365,7 @@ class Service:
     def close(self) -> None:
         """End the threads once they are idle and close the event stores."""
         for batcher in self._batchers:
-            batcher.close()
+            batcher.thread.shutdown()
         self._store.close()
         self.events.store.close()
 
@@ -315,7 +393,7 @@ def explanation_cost(items: int, history: int) -> float:
     return 2 + items * (1 + history / 1000)
 
 
-def _run(queries: Sequence[Callable[[], T]]) -> list[T]:
+def _run(queries: Sequence[Callable[[], Any]]) -> list[Any]:
     return [query() for query in queries]
 
 
