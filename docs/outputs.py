@@ -20,6 +20,7 @@ import re
 import shlex
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ from transcf.data.synthetic import synthesize
 
 #: Time limits in the text, and those with which tests run the same lines.
 _SHORTER = {"minutes=10": "minutes=0.05", "--minutes 10": "--minutes 0.05"}
+#: Longest line of an output.
+_WIDTH = 96
 _FENCE = re.compile(r"(?ms)^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?")
 
 
@@ -84,6 +87,12 @@ def _command(line: str) -> str:
     return result.stdout
 
 
+def _wrapped(line: str) -> str:
+    if len(line) <= _WIDTH:
+        return line.rstrip()
+    return textwrap.fill(line, _WIDTH, break_on_hyphens=False)
+
+
 def main(paths: list[str]) -> None:
     """Write the outputs of pages into them."""
     os.environ["COLUMNS"] = "88"
@@ -95,7 +104,7 @@ def main(paths: list[str]) -> None:
             found = iter(list(run(snippets(text))))
 
         def with_output(block: re.Match[str], outputs: Iterator[str] = found) -> str:
-            printed = "\n".join(line.rstrip() for line in next(outputs).rstrip().splitlines())
+            printed = "\n".join(map(_wrapped, next(outputs).rstrip().splitlines()))
             if block[3] is None:
                 return block[0]
             return f"```{block[1]}\n{block[2]}```\n\n```text\n{printed}\n```\n"
