@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,18 @@ PACKAGES = {
     "data": "log, interactions, split",
     "kernels": "compiled arithmetic",
 }
+#: Stored results that pages of models show: files (the first take precedence), dataset, protocol,
+#: title.
+CHARTS = (
+    (
+        ("reproduce-mixture-delicious", "reproduce-performance-delicious"),
+        "delicious", "leave-last-out", "Delicious",
+    ),
+    (
+        ("full-ranking-movietweetings",),
+        "movietweetings", "temporal", "MovieTweetings, 5-core",
+    ),
+)  # fmt: skip
 WIDTH, STEP, LEFT, BOX, HEIGHT = 760, 46, 300, 430, 34
 
 
@@ -96,3 +109,52 @@ A package imports only packages below it; arcs show which ones. A test checks th
 {command_path()}
 [Contributing](contributing.md) says what a model is made of and how to add one.
 """
+
+
+def accuracy_chart(model: str) -> list[str]:
+    """Return a section with the accuracy of a model next to others, from stored results."""
+    for files, dataset, protocol, title in CHARTS:
+        found: dict[str, dict[str, float]] = {}
+        command = ""
+        for file in reversed(files):
+            results = json.loads((ROOT / "docs" / "results" / f"{file}.json").read_text("utf-8"))
+            command = command or results["command"]
+            for table in results["datasets"]:
+                for one in table["models"]:
+                    if (table["dataset"], one["protocol"]) == (dataset, protocol):
+                        found[one["model"]] = one["metrics"]["NDCG@10"]
+        found.pop("transcf by hand", None)
+        if model in found:
+            caption = (
+                f"NDCG@10 in full ranking on {title}, protocol `{protocol}`, with the standard "
+                f"error over users (`{command}`). One dataset decides little: see "
+                "[accuracy](../results/accuracy.md) and [which model is best for me?]"
+                "(../tutorials/which-model.md)."
+            )
+            return ["", "## Accuracy next to other models", "", _bars(found, model), "", caption]
+    return []
+
+
+def _bars(found: dict[str, dict[str, float]], chosen: str) -> str:
+    """Return an SVG with a bar for each model, the best first."""
+    names = sorted(found, key=lambda name: -found[name]["mean"])
+    scale = 360 / max(one["mean"] + one["se"] for one in found.values())
+    parts = []
+    for place, name in enumerate(names):
+        top, mean, error = 24 * place, found[name]["mean"], found[name]["se"]
+        width, weight = mean * scale, "bold" if name == chosen else "normal"
+        parts.append(
+            f'<text x="170" y="{top + 17}" text-anchor="end" font-weight="{weight}" '
+            f'fill="currentColor">{name}</text>'
+            f'<rect x="180" y="{top + 4}" width="{width:.1f}" height="16" fill="teal" '
+            f'fill-opacity="{1 if name == chosen else 0.3}"/>'
+            f'<path d="M {180 + width - error * scale:.1f} {top + 12} '
+            f'H {180 + width + error * scale:.1f}" stroke="currentColor"/>'
+            f'<text x="{190 + width + error * scale:.1f}" y="{top + 17}" fill="currentColor">'
+            f"{mean:.3f}</text>"
+        )
+    return (
+        f'<svg viewBox="0 0 620 {24 * len(names) + 4}" role="img" font-size="13" '
+        f'font-family="sans-serif" aria-label="NDCG@10 of models; {chosen} is marked">'
+        f"{''.join(parts)}</svg>"
+    )

@@ -47,8 +47,11 @@ def test_it_is_short() -> None:
 
 
 def test_its_links_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    for target, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]+))?\)", README):
         assert (ROOT / target).exists(), target
+        titles = re.findall(r"^#+ (.*)", (ROOT / target).read_text("utf-8"), re.M) if anchor else []
+        slugs = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+        assert not anchor or anchor in slugs, f"{target} has no title {anchor}"
 
 
 def test_the_lines_of_python_run(shop: pl.DataFrame) -> None:
