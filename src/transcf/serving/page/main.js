@@ -61,7 +61,7 @@ async function render({ keepsPlace = false } = {}) {
   content.classList.add("busy");
   api.startRecording();
   try {
-    const isAbout = name === "model" || name === "service";
+    const isAbout = ["model", "service", "versions"].includes(name);
     if (!model || isAbout) model = await api.models(isAbout);
     wordReasons(model.verb);
     const title = await VIEWS[name](rest, { signal: own.signal, model, can: model.can, query });

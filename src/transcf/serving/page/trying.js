@@ -59,7 +59,8 @@ export async function sessionView({ signal, query }) {
   const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
   const nothing = part("In the session", "", empty("Nothing yet", "Begin with one of the items below."));
   // Sessions are always folded in: no line says so.
-  const answered = answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const source = answer.source === "folded_in" ? "model" : answer.source;
+  const answered = { ...answer, source: items.length ? source : "empty" };
   const describe = (entry) => ({ act: () => session.toggle(entry) });
   const before = focused();
   fill(
