@@ -680,3 +680,50 @@ def test_a_name_stands_on_the_map_once(page: Page, url: str) -> None:
     shown = [words for words, _ in shown_names(page)]
     assert len(shown) > 3
     assert len(set(shown)) == len(shown)
+
+
+def test_an_explanation_has_an_address_of_its_own(page: Page, url: str) -> None:
+    go(page, url, "/item/i02")
+    page.get_by_label("User", exact=True).fill("u003")
+    page.get_by_role("button", name="Explain").click()
+    page.wait_for_selector("h2 >> text=Why, for user u003")
+    assert page.url == f"{url}/#/item/i02?user=u003"
+    page.locator('[aria-label="Similar items"] .main').first.click()
+    page.wait_for_selector('body[data-shown^="/item/"]:not([data-shown*="i02"])')
+    assert page.url.endswith("?user=u003")
+    page.reload()
+    page.wait_for_selector("h2 >> text=Why, for user u003")
+
+
+def test_the_legend_leaves_out_categories_without_a_colour(
+    browser: Browser, shop: Path, tmp_path: Path
+) -> None:
+    items = pl.read_csv(shop / "items.csv").with_row_index()
+    kinds = pl.concat_str(pl.lit("kind "), (pl.col("index") % 15).cast(pl.String))
+    items.drop("index").with_columns(category=items.select(kinds).to_series()).write_csv(
+        shop / "items.csv"
+    )
+    settings = {"items": shop / "items.csv", "events": str(tmp_path / "events.db")}
+    with (
+        living(shop / "shop", **settings) as address,
+        visit(browser, address, width=1400) as seen,
+    ):
+        buttons = seen.page.locator("#categories button")
+        seen.page.get_by_role("button", name="5 more").wait_for()
+        assert buttons.count() == 11
+        seen.page.get_by_role("button", name="5 more").click()
+        assert buttons.count() == 15
+        assert seen.errors == []
+
+
+def test_the_start_says_how_accurate_the_model_is(page: Page, url: str) -> None:
+    assert "has not been measured" in page.locator(".good").inner_text()
+    said = ask(url, "models")
+    compared = {"metric": "NDCG@10", "model": 0.1, "popularity": 0.0216, "users": 651}
+    said["report"] = said["report"] | {"held_out_metric": compared}
+    page.route("**/v1/models", lambda route: route.fulfill(json=said))
+    page.reload()
+    page.wait_for_selector("text=NDCG@10 is 0.10, 4.6 times that of")
+    page.unroute("**/v1/models")
+    page.reload()
+    page.wait_for_selector("text=has not been measured")

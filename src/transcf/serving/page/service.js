@@ -184,7 +184,7 @@ export async function serviceView({ model, signal }) {
       if (now.version !== model.version) await api.models(); // a new version draws the page again
     } catch (error) {
       if (signal.aborted) return;
-      fill(place, empty("No figures", error.message));
+      fill(place, empty("No figures", error.status === 404 ? "GET /metrics is not reachable at this address." : error.message));
       byId("other-token").hidden = error.status !== 403;
     }
     setTimeout(() => signal.aborted || update(), EVERY);

@@ -144,9 +144,9 @@ const LEVELS = {
 
 /** What the rest of the history adds. */
 function otherReasons({ others, others_drew: drew, others_pushed: pushed }) {
-  const parts = [[drew, "speak for it"], [pushed, "speak against it"]].filter(([share]) => share);
+  const parts = [[drew, "for it"], [pushed, "against it"]].filter(([share]) => share);
   const words = parts.map(([share, way]) => `${percent(Math.abs(share))} ${way}`);
-  return `${number(others)} other past ${others === 1 ? "item" : "items"}: ${words.join(", ") || "0 %"}.`;
+  return `${number(others)} other past ${others === 1 ? "item" : "items together"}: ${words.join(", ") || "0 %"}.`;
 }
 
 /** Why an item is recommended, or not, to the user or session that the map shows. */
