@@ -162,7 +162,7 @@ def test_recommendations_history_and_reasons_are_those_of_the_service(page: Page
 def test_an_item_says_why_and_what_is_similar(page: Page, url: str) -> None:
     go(page, url, "/user/u001")
     page.locator(f"{RECOMMENDED} .main").first.click()
-    page.wait_for_selector("h2 >> text=Why, for u001")
+    page.wait_for_selector("h2 >> text=Why, for user u001")
     [item, *_] = names(ask(url, "recommendations/u001?k=1"))
     why = ask(url, f"explanation?user=u001&item={item}&top=5")
     assert f"higher than {why['percentile']:g}"[:15] in page.locator(".verdict").inner_text()
@@ -179,7 +179,7 @@ def test_an_item_says_why_and_what_is_similar(page: Page, url: str) -> None:
 def test_a_session_changes_with_every_click(page: Page, url: str) -> None:
     go(page, url, "/session")
     rows = page.locator('[aria-label="Recommendations for the session"] .row')
-    page.wait_for_selector("text=The model does not know this user yet")
+    page.wait_for_selector("text=The session is empty")
     session: list[str | None] = []
     for _ in range(2):
         session.append(rows.nth(1).get_attribute("data-item"))
@@ -190,7 +190,7 @@ def test_a_session_changes_with_every_click(page: Page, url: str) -> None:
     page.wait_for_selector(f'[aria-label="The session"] .row:first-child[data-item="{session[0]}"]')
     assert items_of(rows) == names(ask(url, "session", session=session[::-1], k=12))
     page.get_by_role("button", name="Start over").click()
-    page.wait_for_selector("text=The model does not know this user yet")
+    page.wait_for_selector("text=The session is empty")
 
 
 def test_the_map_shows_all_items_and_where_translations_lead(page: Page, url: str) -> None:
@@ -535,7 +535,7 @@ def test_rows_can_be_grouped_by_reason(page: Page, url: str) -> None:
 
 def test_two_users_are_compared(page: Page, url: str) -> None:
     go(page, url, "/user/u001")
-    page.get_by_role("link", name="Compare with another user").click()
+    page.get_by_role("link", name="Compare users").click()
     page.get_by_label("Second user").fill("u002")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_selector("h1 >> text=u001 and u002")
@@ -671,3 +671,59 @@ def test_a_label_never_covers_its_point(browser: Browser, url: str, width: int) 
             y = board["y"] + (y1 - said["y"][place]) / (y1 - y0) * board["height"]
             is_beside = not (tip["x"] <= x <= tip["x"] + tip["width"])
             assert is_beside or not (tip["y"] <= y <= tip["y"] + tip["height"])
+
+
+def test_a_name_stands_on_the_map_once(page: Page, url: str) -> None:
+    go(page, url, "/session")  # the most popular items are recommended, and named anyway
+    page.wait_for_selector("#overlay .pick")
+    page.wait_for_timeout(300)
+    shown = [words for words, _ in shown_names(page)]
+    assert len(shown) > 3
+    assert len(set(shown)) == len(shown)
+
+
+def test_an_explanation_has_an_address_of_its_own(page: Page, url: str) -> None:
+    go(page, url, "/item/i02")
+    page.get_by_label("User", exact=True).fill("u003")
+    page.get_by_role("button", name="Explain").click()
+    page.wait_for_selector("h2 >> text=Why, for user u003")
+    assert page.url == f"{url}/#/item/i02?user=u003"
+    page.locator('[aria-label="Similar items"] .main').first.click()
+    page.wait_for_selector('body[data-shown^="/item/"]:not([data-shown*="i02"])')
+    assert page.url.endswith("?user=u003")
+    page.reload()
+    page.wait_for_selector("h2 >> text=Why, for user u003")
+
+
+def test_the_legend_leaves_out_categories_without_a_colour(
+    browser: Browser, shop: Path, tmp_path: Path
+) -> None:
+    items = pl.read_csv(shop / "items.csv").with_row_index()
+    kinds = pl.concat_str(pl.lit("kind "), (pl.col("index") % 15).cast(pl.String))
+    items.drop("index").with_columns(category=items.select(kinds).to_series()).write_csv(
+        shop / "items.csv"
+    )
+    settings = {"items": shop / "items.csv", "events": str(tmp_path / "events.db")}
+    with (
+        living(shop / "shop", **settings) as address,
+        visit(browser, address, width=1400) as seen,
+    ):
+        buttons = seen.page.locator("#categories button")
+        seen.page.get_by_role("button", name="5 more").wait_for()
+        assert buttons.count() == 11
+        seen.page.get_by_role("button", name="5 more").click()
+        assert buttons.count() == 15
+        assert seen.errors == []
+
+
+def test_the_start_says_how_accurate_the_model_is(page: Page, url: str) -> None:
+    assert "has not been measured" in page.locator(".good").inner_text()
+    said = ask(url, "models")
+    compared = {"metric": "NDCG@10", "model": 0.1, "popularity": 0.0216, "users": 651}
+    said["report"] = said["report"] | {"held_out_metric": compared}
+    page.route("**/v1/models", lambda route: route.fulfill(json=said))
+    page.reload()
+    page.wait_for_selector("text=NDCG@10 is 0.10, 4.6 times that of")
+    page.unroute("**/v1/models")
+    page.reload()
+    page.wait_for_selector("text=has not been measured")

@@ -5,23 +5,10 @@ import { byId, el, fill, number } from "./dom.js";
 import { filterBar, readFilters } from "./filters.js";
 import { list, userCards, userPage } from "./list.js";
 import * as person from "./person.js";
-import { part, subject } from "./views.js";
+import { chooser, part, subject, userField } from "./views.js";
 
 const content = byId("content");
 const address = (view, ...ids) => `#/${view}/${ids.map(encodeURIComponent).join("/")}`;
-
-/** A form with labelled fields; `open` is called with their values. */
-function chooser(fields, open) {
-  const labelled = fields.map(([words, field]) => el("label", {}, words, field));
-  const form = el("form", { class: "choose" }, labelled, el("button", { class: "button first" }, "Compare"));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    location.hash = open(...fields.map(([, field]) => field.value.trim()));
-  });
-  return form;
-}
-
-const userField = (value) => el("input", { required: true, autocomplete: "off", value });
 
 /** Two lists, `{answer, title, words}` each, with a mark at the items of both. */
 function columns(both) {
@@ -29,11 +16,11 @@ function columns(both) {
   const common = left.intersection(right);
   const describe = (entry) => {
     const isCommon = common.has(entry.item);
-    return { place: entry.rank, mark: isCommon ? "both" : "", note: isCommon ? "both" : "" };
+    return { place: entry.rank, mark: isCommon ? "both" : "", note: isCommon ? "in both lists" : "" };
   };
   const made = both.map(({ answer, title, words, label }) => {
     const rows = list(`Recommendations ${label}`, answer.items, describe);
-    return el("section", { class: "column" }, el("h2", {}, title), el("p", { class: "faint" }, words), rows);
+    return el("section", { class: "column" }, el("header", {}, el("h2", {}, title), el("p", { class: "faint" }, words)), rows);
   });
   const most = Math.max(left.size, right.size);
   return [`${common.size} of ${most} recommendations are the same`, el("div", { class: "columns" }, made)];
@@ -41,7 +28,7 @@ function columns(both) {
 
 /** The page for one user, who is to be compared, or for two: ids separated by a slash. */
 export async function compareView([one, other = ""], { signal, can, query }) {
-  const choice = chooser([["Second user", userField(other)]], (second) => address("compare", one, second));
+  const choice = chooser("Compare", [["Second user", userField(other)]], (second) => address("compare", one, second));
   if (!other) {
     const similar = can.similar_users ? await api.similarUsers(one, signal).catch(() => null) : null;
     const cards = similar ? userCards("Similar users", similar.users, ({ user }) => address("compare", one, user)) : null;
@@ -66,7 +53,10 @@ export async function compareView([one, other = ""], { signal, can, query }) {
   return `Compare ${one} and ${other}`;
 }
 
-const ONLY_ONE = "There is one version only. `transcf refresh` writes more; the folder of another model can be copied next to them.";
+const ONLY_ONE = [
+  "The service has one version of the model only. ", el("code", {}, "transcf refresh"),
+  " adds a version that has learned from new events; the folder of another model can be copied next to the versions.",
+];
 
 /** The page for a user and two versions of the model: an id and two numbers. */
 export async function versionsView([user, first, second], { signal, query, model }) {
@@ -74,7 +64,12 @@ export async function versionsView([user, first, second], { signal, query, model
   const numbers = versions.map(({ version }) => version);
   const others = numbers.filter((version) => version !== model.version);
   const chosen = [first, second].map(Number);
-  const pair = chosen.every((version) => numbers.includes(version)) ? chosen : [model.version, others.at(-1) ?? model.version];
+  const pair = chosen.every((version) => numbers.includes(version)) ? chosen : [model.version, others.at(-1)];
+  if (!others.length) {
+    fill(content, subject("Compare", "Two versions of the model", ONLY_ONE));
+    person.show(null);
+    return "Compare versions";
+  }
   const about = (version) => versions.find((one) => one.version === version);
   const kindOf = (version) => `${about(version).class ?? "unknown"}${version === model.version ? ", served" : ""}`;
   const select = (value) => {
@@ -82,12 +77,12 @@ export async function versionsView([user, first, second], { signal, query, model
     return el("select", {}, options);
   };
   const fields = [["User", userField(user)], ["Version", select(pair[0])], ["with version", select(pair[1])]];
-  const choice = chooser(fields, (...values) => address("versions", ...values));
+  const choice = chooser("Compare", fields, (...values) => address("versions", ...values));
   person.show(null);
   if (!user) {
     const { users } = await api.search("", 8, signal);
     const cards = userCards("Example users", users, (card) => address("versions", card.user, ...pair));
-    fill(content, subject("Compare", "Two versions of the model", others.length ? "" : ONLY_ONE), choice, part("Example users", "", cards));
+    fill(content, subject("Compare", "Two versions of the model", ""), choice, part("Example users", "", cards));
     return "Compare versions";
   }
   const filters = readFilters(query);

@@ -91,12 +91,12 @@ export function pointRenderer(canvas, onRestored) {
     setPalette(colors) {
       gl.uniform4fv(uniforms.palette, colors.flat());
     },
-    /** Draw the part of the plane around a middle; `unit` is the length of a pixel. */
-    draw({ middle: [x, y], unit, width, height, zoom }) {
+    /** Draw the part of the plane around a middle; `units` are the lengths of a pixel along both axes. */
+    draw({ middle: [x, y], units, width, height, zoom }) {
       const ratio = Math.min(2, devicePixelRatio);
       const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
       if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
-      const [across, upward] = [2 / (unit * width), 2 / (unit * height)];
+      const [across, upward] = [2 / (units[0] * width), 2 / (units[1] * height)];
       gl.viewport(0, 0, wide, high);
       gl.clear(gl.COLOR_BUFFER_BIT);
       gl.uniform4f(uniforms.view, across, upward, -x * across, -y * upward);

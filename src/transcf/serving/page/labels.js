@@ -18,12 +18,12 @@ const REGIONS_UNTIL = 5;
 
 let regions = [];
 let names = new Map(); // by row: text and width
-let preferred = []; // rows that are named before others
+let preferred = new Set(); // rows that are named before others
 let measure = null;
 
 /** Name these items before others, from the next drawing on. */
 export function prefer(items) {
-  preferred = items.map(points.rowOf).filter((row) => row !== undefined);
+  preferred = new Set(items.map(points.rowOf).filter((row) => row !== undefined));
 }
 
 /** Start over for other points. */
@@ -94,7 +94,7 @@ export function write({ pixel, size, zoom, radius, reserved }) {
   const most = used + Math.min(MOST, Math.ceil((size[0] * size[1]) / AREA));
   let left = KNOWN * Math.max(1, zoom) ** 2;
   for (let row = 0; row < item.length && used < most && left > 0; row++) {
-    if (only !== null && !category[row].includes(only)) continue;
+    if (preferred.has(row) || (only !== null && !category[row].includes(only))) continue;
     left--;
     nameItem(row, "name");
   }

@@ -7,6 +7,8 @@ import * as session from "./session.js";
 const LEAST_SHARE = 0.05;
 //: An item that explains at least this many rows is named above the list.
 const LEAST_GROUP = 3;
+//: The colour of what has none of its own, see style.css.
+const GREY = 10;
 
 let onPoint = () => {};
 
@@ -35,11 +37,10 @@ export function colorBy(chooser) {
   colorOf = chooser;
 }
 
-/** The categories of an item in words, with their colours. */
+/** The categories of an item in words, with their colours on the map; grey where it shows none. */
 export function tags(categories) {
   return categories.slice(0, 3).map((category) => {
-    const color = colorOf(category);
-    return el("span", { class: "tag", "data-category": category }, color === null ? null : dot(color), category);
+    return el("span", { class: "tag", "data-category": category }, dot(colorOf(category) ?? GREY), category);
   });
 }
 

@@ -52,6 +52,7 @@ const WITH_MAP = ["home", "user", "item", "session"];
 async function render({ keepsPlace = false } = {}) {
   running?.abort();
   const own = (running = new AbortController());
+  const asked = location.hash.slice(1);
   const [name, rest, query] = route();
   const tab = ["user", "item", "compare", "versions"].includes(name) ? "home" : name;
   for (const link of document.querySelectorAll("[data-tab]")) {
@@ -61,7 +62,7 @@ async function render({ keepsPlace = false } = {}) {
   content.classList.add("busy");
   api.startRecording();
   try {
-    const isAbout = name === "model" || name === "service";
+    const isAbout = ["model", "service", "versions"].includes(name);
     if (!model || isAbout) model = await api.models(isAbout);
     wordReasons(model.verb);
     const title = await VIEWS[name](rest, { signal: own.signal, model, can: model.can, query });
@@ -75,7 +76,7 @@ async function render({ keepsPlace = false } = {}) {
   } finally {
     if (own === running) {
       content.classList.remove("busy");
-      document.body.dataset.shown = location.hash.slice(1);
+      document.body.dataset.shown = asked;
     }
   }
 }

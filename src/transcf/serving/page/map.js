@@ -14,9 +14,13 @@ const REACH = 12;
 //: How fast points grow with the map, and how far one can zoom in.
 const GROWTH = 0.35;
 const MOST_ZOOM = 200;
+//: How much a layout without distances may be stretched along one axis, to fill the window.
+const MOST_STRETCH = 1.6;
 //: Milliseconds of a drawing from which on it waits for the end of a gesture, and how long that is.
 const SLOW = 12;
 const REST = 150;
+//: So many categories without a colour are left out of the legend until they are asked for.
+const LEAST_MORE = 3;
 //: Milliseconds after which a layout that is being computed is asked for again.
 const AGAIN = 3000;
 
@@ -27,9 +31,10 @@ const tip = byId("tip");
 
 let renderer;
 let home = null; // the view that shows everything
-let view = null; // {middle, unit, width, height}
+let view = null; // {middle, units, width, height}; units: lengths of a pixel along both axes
 let scales = null; // diameters by row
 let frame = 0;
+let buttons = [0, 0, 0, 0]; // the box of the buttons on the map
 let drawn = null; // the view that the points are drawn for
 let isSlow = false;
 let restTimer = null;
@@ -39,8 +44,9 @@ let onHover = () => {};
 let onClick = () => {};
 let onLoad = () => {};
 let onColor = () => {};
+let hasAll = false; // the legend has categories without a colour of their own
 let colored = ""; // the number of the items that colours show; empty: categories
-byId("legend").open = innerWidth > 1080 || innerHeight > 1.2 * innerWidth; // where there is space
+byId("legend").open = innerWidth > 1080 || (innerWidth > 760 && innerHeight > 1.2 * innerWidth); // where there is space
 
 /** Set what happens with items that are pointed at (null: none) and clicked, and after loading and colouring. */
 export function whenUsed({ hover, click, load: loaded, color }) {
@@ -121,16 +127,14 @@ export function recolor() {
   redraw();
 }
 
-const zoom = () => (home ? home.unit / view.unit : 1);
+const zoom = () => (home ? home.units[0] / view.units[0] : 1);
 const growth = () => Math.min(1, Math.max(0.6, view.width / 700)) * Math.min(4, Math.max(1, zoom() ** GROWTH));
-const corners = ({ middle: [x, y], unit, width, height }) => [
-  [x - (unit * width) / 2, x + (unit * width) / 2],
-  [y - (unit * height) / 2, y + (unit * height) / 2],
-];
+const corners = ({ middle, units, width, height }) =>
+  [width, height].map((size, axis) => [-1, 1].map((side) => middle[axis] + (side * units[axis] * size) / 2));
 
 /** From a place of the map to pixels, and back. */
-const pixel = ([x, y]) => [(x - view.middle[0]) / view.unit + view.width / 2, (view.middle[1] - y) / view.unit + view.height / 2];
-const place = ([x, y]) => [view.middle[0] + (x - view.width / 2) * view.unit, view.middle[1] - (y - view.height / 2) * view.unit];
+const pixel = ([x, y]) => [(x - view.middle[0]) / view.units[0] + view.width / 2, (view.middle[1] - y) / view.units[1] + view.height / 2];
+const place = ([x, y]) => [view.middle[0] + (x - view.width / 2) * view.units[0], view.middle[1] - (y - view.height / 2) * view.units[1]];
 
 /** Draw at the next frame. */
 export function redraw() {
@@ -143,7 +147,7 @@ function draw() {
   drawPoints();
   const [size, grown] = [[view.width, view.height], growth()];
   overlay.look(pixel);
-  const reserved = overlay.boxes();
+  const reserved = [...overlay.boxes(), buttons];
   labels.write({ pixel, size, zoom: zoom(), radius: (row) => (scales[row] * grown) / 2, reserved });
   plot.view = corners(view);
 }
@@ -155,7 +159,7 @@ function drawPoints() {
     clearTimeout(restTimer);
     restTimer = setTimeout(redraw, REST);
     const [x, y] = pixel(drawn.middle);
-    canvas.style.transform = `translate(${x - view.width / 2}px, ${y - view.height / 2}px) scale(${drawn.unit / view.unit})`;
+    canvas.style.transform = `translate(${x - view.width / 2}px, ${y - view.height / 2}px) scale(${drawn.units[0] / view.units[0]})`;
     return;
   }
   const isFirst = drawn === null;
@@ -170,19 +174,23 @@ function drawPoints() {
   isSlow = performance.now() - started > SLOW;
 }
 
-/** The view that shows all points, a unit as long across as upward. */
+/** The view that shows all points. */
 function everything() {
   const [x0, x1, y0, y1] = points.extent();
   const { clientWidth: width, clientHeight: height } = plot;
-  const unit = 1.1 * Math.max((x1 - x0) / Math.max(width, 1), (y1 - y0) / Math.max(height, 1));
-  return { middle: [(x0 + x1) / 2, (y0 + y1) / 2], unit, width, height };
+  const needed = [(x1 - x0) / Math.max(width, 1), (y1 - y0) / Math.max(height, 1)];
+  const stretch = points.columns().layout === "tsne" ? MOST_STRETCH : 1;
+  const units = needed.map((unit) => 1.1 * Math.max(unit, Math.max(...needed) / stretch));
+  return { middle: [(x0 + x1) / 2, (y0 + y1) / 2], units, width, height };
 }
 
 function resized() {
   if (!points.columns()) return;
   const isHome = !view || zoom() === 1;
   home = everything();
-  view = isHome ? home : { ...view, width: home.width, height: home.height };
+  view = isHome ? home : { ...home, middle: view.middle, units: home.units.map((unit) => unit / zoom()) };
+  const { offsetLeft: left, offsetTop: top, offsetWidth: wide, offsetHeight: high } = document.querySelector(".zoom");
+  buttons = [left, top, left + wide, top + high];
   redraw();
 }
 new ResizeObserver(resized).observe(plot);
@@ -190,22 +198,13 @@ new ResizeObserver(resized).observe(plot);
 /** Move by pixels, and zoom by a factor around a pixel. */
 function turn([right, down], factor = 1, around = [view.width / 2, view.height / 2]) {
   if (!view) return;
-  const unit = Math.min(2 * home.unit, Math.max(home.unit / MOST_ZOOM, view.unit * factor));
+  const scale = Math.min(2 * zoom(), Math.max(zoom() / MOST_ZOOM, factor));
+  const units = view.units.map((unit) => unit * scale);
   const [x, y] = place(around);
   const [across, upward] = [view.middle[0] - x, view.middle[1] - y];
-  const scale = unit / view.unit;
-  view = { ...view, unit, middle: [x + across * scale - right * unit, y + upward * scale + down * unit] };
+  view = { ...view, units, middle: [x + across * scale - right * units[0], y + upward * scale + down * units[1]] };
   tip.hidden = true;
   movesUntil = performance.now() + REST / 2;
-  redraw();
-}
-
-/** Show the part of the map with these places, if it is known. */
-export function show(places) {
-  if (!view || !places.length) return;
-  const inView = places.every((one) => pixel(one).every((value, axis) => value > 0 && value < [view.width, view.height][axis]));
-  if (inView) return;
-  view = home;
   redraw();
 }
 
@@ -252,19 +251,33 @@ const scale = (ends) => {
 
 function legend(ends = null) {
   const { of, layout, pending, shares, item, count } = points.columns();
-  const categories = points.isShaded() ? [] : points.sizes().filter((one) => one.count);
-  fill(byId("categories"), colorChoice(), ends ? scale(ends) : categories.map(categoryButton));
+  fill(byId("categories"), colorChoice(), ends ? scale(ends) : categoryButtons());
   const from = of === "interactions" ? "who has what" : "the item vectors";
   const some = item.length < count ? ` Shown are the ${number(item.length)} items with most users.` : "";
   const later = pending ? " A layout that keeps neighbours together is being computed." : "";
   byId("map-note").textContent = LAYOUTS[layout ?? "pca"](from, shares) + some + later;
 }
 
+/** Buttons of the categories: those with a colour of their own, and the others on request. */
+function categoryButtons() {
+  const all = points.sizes().filter((one) => one.count);
+  const isColored = ({ place, name }) => points.colorOf(name) < points.COLORS || place === points.choice();
+  const colored = all.filter(isColored);
+  if (hasAll || all.length - colored.length < LEAST_MORE) return all.map(categoryButton);
+  const more = el("button", { type: "button" }, `${number(all.length - colored.length)} more …`);
+  more.addEventListener("click", () => {
+    hasAll = true;
+    legend();
+    byId("categories").querySelectorAll("button")[colored.length].focus();
+  });
+  return [...colored.map(categoryButton), more];
+}
+
 function categoryButton({ place, name, count }) {
   const isChosen = points.choice() === place;
   const button = el(
     "button",
-    { type: "button", "aria-pressed": String(isChosen), title: isChosen ? "Colour all categories" : `Colour ${name} only` },
+    { type: "button", "data-place": place, "aria-pressed": String(isChosen), title: isChosen ? "Colour all categories" : `Colour ${name} only` },
     dot(points.colorOf(name)),
     el("span", { class: "name" }, name),
     el("span", { class: "faint" }, number(count)),
@@ -273,7 +286,7 @@ function categoryButton({ place, name, count }) {
     points.choose(points.choice() === place ? null : place);
     recolor();
     legend();
-    byId("categories").querySelectorAll("button")[[...points.sizes()].findIndex((one) => one.place === place)]?.focus();
+    byId("categories").querySelector(`[data-place="${place}"]`)?.focus();
   });
   return button;
 }
@@ -282,7 +295,7 @@ function categoryButton({ place, name, count }) {
 
 /** The item at a pixel, or null. */
 function itemAt(at) {
-  const row = view ? points.nearest(place(at), REACH * view.unit) : null;
+  const row = view ? points.nearest(place(at), view.units.map((unit) => REACH * unit)) : null;
   return row === null ? null : points.columns().item[row];
 }
 

@@ -7,6 +7,10 @@ import * as person from "./person.js";
 import { empty, fold, part, subject } from "./views.js";
 
 const FIGURES = { users: "Users", items: "Items", interactions: "Events", seconds: "Seconds of training" };
+const MEANINGS = {
+  HitRate: "the share of users with a held-out item in their first 10",
+  NDCG: "1 if held-out items always come first, 0 if they are never among the first 10",
+};
 const BASES = {
   new_events: "On events that are newer than the model",
   held_out: "On events that were held out to choose the epoch, before the model was fitted on all events",
@@ -45,15 +49,24 @@ function check({ basis, users, model, popularity }, name) {
       el("tr", {}, el("th", { scope: "row" }, `${metric}, ${who}`), el("td", {}, bar(values[metric] / most(metric), number(values[metric], 4)))),
     ),
   );
+  const meanings = Object.keys(model).flatMap((name) => {
+    const words = MEANINGS[name.replace(/@10$/, "")];
+    return words ? [`${name}: ${words}. `] : [];
+  });
   const [metric] = Object.keys(model);
   const [own, floor] = [model[metric], popularity[metric]];
   const ratio = floor > 0 ? `${number(own / floor, 1)} times that of the most popular items` : "where the most popular items have 0";
   const words = `${metric} is ${number(own, 4)}, ${ratio} (${number(users)} users).`;
-  return [el("p", { class: "verdict" }, words), el("p", { class: "faint" }, `${BASES[basis]}.`), el("table", { class: "checks" }, el("tbody", {}, rows))];
+  return [el("p", { class: "verdict" }, words), el("p", { class: "faint" }, `${BASES[basis]}. `, meanings), el("table", { class: "checks" }, el("tbody", {}, rows))];
 }
 
+const NOT_MEASURED = [
+  "The model was fitted without held-out events, and there are not enough new ones yet. ", el("code", {}, "transcf fit"),
+  " holds events out and measures the accuracy on them.",
+];
+
 function qualityPart({ coverage, checks }, model) {
-  if (!checks.length) return part("Accuracy", "", empty("Not measured", "The model was fitted without held-out events, and there are no new ones yet."));
+  if (!checks.length) return part("Accuracy", "", empty("Not measured", NOT_MEASURED));
   const covered = coverage === null ? null : el("p", {}, `${percent(coverage)} of the items are in at least one list of a sample of users (coverage).`);
   return part("Accuracy", "against recommending the most popular items", checks.map((one) => check(one, model.model)), covered);
 }

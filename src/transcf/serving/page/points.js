@@ -1,7 +1,7 @@
 // The points of the map: where items are, what they are called, and which colour they have.
 
 //: Categories with a colour of their own; other items have the next one.
-const COLORS = 10;
+export const COLORS = 10;
 //: Cells of the grid that finds points near a place, along each axis.
 const CELLS = 96;
 //: Cells of the grid that finds where a category is at home; items that it needs there.
@@ -108,20 +108,20 @@ export const hasTranslations = () => data?.translations ?? false;
 
 const cellOf = (value, low, high, cells) => Math.min(cells - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * cells)));
 
-/** The row nearest to a place, at most `radius` away; null if there is none. */
-export function nearest([x, y], radius) {
+/** The row nearest to a place within an ellipse with these half-axes; null if there is none. */
+export function nearest([x, y], [wide, high]) {
   const [x0, x1, y0, y1] = bounds;
   if (!cells) {
     cells = Array.from({ length: CELLS * CELLS }, () => []);
     data.x.forEach((own, row) => cells[cellOf(own, x0, x1, CELLS) + CELLS * cellOf(data.y[row], y0, y1, CELLS)].push(row));
   }
-  const [left, right] = [cellOf(x - radius, x0, x1, CELLS), cellOf(x + radius, x0, x1, CELLS)];
-  const [low, high] = [cellOf(y - radius, y0, y1, CELLS), cellOf(y + radius, y0, y1, CELLS)];
-  let [best, least] = [null, radius * radius];
-  for (let line = low; line <= high; line++) {
+  const [left, right] = [cellOf(x - wide, x0, x1, CELLS), cellOf(x + wide, x0, x1, CELLS)];
+  const [bottom, top] = [cellOf(y - high, y0, y1, CELLS), cellOf(y + high, y0, y1, CELLS)];
+  let [best, least] = [null, 1];
+  for (let line = bottom; line <= top; line++) {
     for (let column = left; column <= right; column++) {
       for (const row of cells[column + CELLS * line]) {
-        const away = (data.x[row] - x) ** 2 + (data.y[row] - y) ** 2;
+        const away = ((data.x[row] - x) / wide) ** 2 + ((data.y[row] - y) / high) ** 2;
         if (away < least || (away === least && row < best)) [best, least] = [row, away];
       }
     }

@@ -76,6 +76,7 @@ function curve(readings) {
     const across = (300 * (READINGS - rates.length + place)) / (READINGS - 1);
     return `${across.toFixed(1)},${(57 - (54 * rate) / Math.max(1, most)).toFixed(1)}`;
   });
+  if (!rates.length) return el("p", { class: "faint" }, "Requests a second: the first figure comes in two seconds.");
   const drawn = svg("svg", { class: "curve", viewBox: "0 0 300 60", preserveAspectRatio: "none", "aria-hidden": "true" });
   drawn.append(svg("polyline", { points: points.join(" ") }));
   return el("figure", {}, drawn, el("figcaption", { class: "faint" }, `Requests a second in the last two minutes: at most ${number(most, 1)}`));
@@ -127,6 +128,8 @@ function refreshed(validation) {
   return `${metric} ${number(own, 4)}, ${own < old ? "worse" : "not worse"} than ${number(old, 4)} (${number(users)} users)`;
 }
 
+const COLUMNS = ["Version", "Written", "Model", "Trained on", "Validated by the refresh"];
+
 function versionsTable(versions) {
   const rows = [...versions].reverse().map(({ version, made, current, interactions, validation, ...own }) => {
     const button = el("button", { type: "button", class: "button small" }, `Serve version ${version}`);
@@ -135,16 +138,15 @@ function versionsTable(versions) {
       "tr",
       { class: current ? "current" : null },
       el("th", { scope: "row" }, String(version)),
-      el("td", {}, made === null ? "incomplete" : when(made)),
-      el("td", {}, own.class ?? "–"),
-      el("td", { title: own.fitted_on }, interactions === undefined ? "–" : `${number(interactions)} events`),
-      el("td", {}, refreshed(validation)),
+      el("td", { "data-name": COLUMNS[1] }, made === null ? "incomplete" : when(made)),
+      el("td", { "data-name": COLUMNS[2] }, own.class ?? "–"),
+      el("td", { "data-name": COLUMNS[3], title: own.fitted_on }, interactions === undefined ? "–" : `${number(interactions)} events`),
+      el("td", { "data-name": COLUMNS[4] }, refreshed(validation)),
       el("td", {}, current ? "served" : made === null ? "" : button),
     );
   });
-  const names = ["Version", "Written", "Model", "Trained on", "Validated by the refresh", ""];
-  const head = el("tr", {}, names.map((name) => (name ? el("th", { scope: "col" }, name) : el("td", {}))));
-  return el("div", { class: "scroll" }, el("table", { class: "wide" }, el("thead", {}, head), el("tbody", {}, rows)));
+  const head = el("tr", {}, COLUMNS.map((name) => el("th", { scope: "col" }, name)), el("td", {}));
+  return el("table", { class: "wide versions" }, el("thead", {}, head), el("tbody", {}, rows));
 }
 
 function tokenButton() {
@@ -182,7 +184,7 @@ export async function serviceView({ model, signal }) {
       if (now.version !== model.version) await api.models(); // a new version draws the page again
     } catch (error) {
       if (signal.aborted) return;
-      fill(place, empty("No figures", error.message));
+      fill(place, empty("No figures", error.status === 404 ? "GET /metrics is not reachable at this address." : error.message));
       byId("other-token").hidden = error.status !== 403;
     }
     setTimeout(() => signal.aborted || update(), EVERY);

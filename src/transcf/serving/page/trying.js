@@ -12,6 +12,10 @@ const ABOUT =
   "A user of whom only these items are known, in this order. " +
   "Add items from lists, by search, or by a click on the map.";
 const content = byId("content");
+//: Newest items that a long session shows, so that the recommendations are not far below.
+const NEWEST = 6;
+
+let hasAll = false; // all items of the session are shown
 
 function small(words, label, click, isOff = false) {
   const button = el("button", { type: "button", class: "add", "aria-label": label, title: label, disabled: isOff }, words);
@@ -20,8 +24,9 @@ function small(words, label, click, isOff = false) {
 }
 
 function order(items) {
-  const newestFirst = [...items].reverse();
-  return list("The session", newestFirst, (entry, place) => ({
+  const isLong = !hasAll && items.length > NEWEST + 1;
+  const newestFirst = [...items].reverse().slice(0, isLong ? NEWEST : items.length);
+  const rows = list("The session", newestFirst, (entry, place) => ({
     place: items.length - place,
     note: place ? "" : "the newest",
     end: [
@@ -29,6 +34,14 @@ function order(items) {
       small("↓", `${nameOf(entry)}: earlier`, () => session.move(entry.item, -1), place === items.length - 1),
     ],
   }));
+  if (!isLong) return rows;
+  const more = el("button", { type: "button", class: "more" }, `Show all ${items.length}`);
+  more.addEventListener("click", () => {
+    hasAll = true;
+    more.parentElement.replaceChild(order(items), rows);
+    more.remove();
+  });
+  return [rows, more];
 }
 
 /** Where the keyboard is, to return to it after the lists have changed. */
@@ -59,7 +72,8 @@ export async function sessionView({ signal, query }) {
   const clear = el("button", { type: "button", class: "button", on: { click: () => session.replace([]) } }, "Start over");
   const nothing = part("In the session", "", empty("Nothing yet", "Begin with one of the items below."));
   // Sessions are always folded in: no line says so.
-  const answered = answer.source === "folded_in" ? { ...answer, source: "model" } : answer;
+  const source = answer.source === "folded_in" ? "model" : answer.source;
+  const answered = { ...answer, source: items.length ? source : "empty" };
   const describe = (entry) => ({ act: () => session.toggle(entry) });
   const before = focused();
   fill(

@@ -2,9 +2,9 @@
 
 import * as api from "./api.js";
 import { addRequests } from "./code.js";
-import { byId, el, fill, number } from "./dom.js";
+import { byId, el, fill, number, percent } from "./dom.js";
 import { filterBar, readFilters } from "./filters.js";
-import { bar, list, nameOf, owners, reasonedList, tags, userCards, userPage } from "./list.js";
+import { bar, itemPage, list, nameOf, owners, reasonedList, tags, userCards, userPage } from "./list.js";
 import * as person from "./person.js";
 import * as session from "./session.js";
 
@@ -38,8 +38,22 @@ export function subject(kind, name, facts, ...actions) {
   );
 }
 
+/** A form with labelled fields and a button; `open` takes their values to an address. */
+export function chooser(button, fields, open) {
+  const labelled = fields.map(([words, field]) => el("label", {}, words, field));
+  const form = el("form", { class: "choose" }, labelled, el("button", { class: "button first" }, button));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = open(...fields.map(([, field]) => field.value.trim()));
+  });
+  return form;
+}
+
+export const userField = (value) => el("input", { required: true, autocomplete: "off", value });
+
 const SOURCES = {
   popular: "The model does not know this user yet: these are the most popular items.",
+  empty: "The session is empty: these are the most popular items.",
   folded_in: "The user has events that are newer than the model: the list uses the whole history.",
 };
 
@@ -79,11 +93,11 @@ export async function userView(id, { signal, can, query, model }) {
     isKnown && can.similar_users ? api.similarUsers(id, signal).catch(() => null) : null,
   ]);
   const who = { user: answer.user, name: String(answer.user) };
-  const compare = el("a", { class: "button", href: `#/compare/${encodeURIComponent(answer.user)}` }, "Compare with another user");
+  const compare = el("a", { class: "button", href: `#/compare/${encodeURIComponent(answer.user)}` }, "Compare users");
   const versions = el("a", { class: "button", href: `#/versions/${encodeURIComponent(answer.user)}` }, "Compare versions");
   const buttons = [compare, ...(model.versions.length > 1 ? [versions] : [])];
   const draw = (known) => {
-    const words = known ? counted(known.count) : "The model does not know this user.";
+    const words = known ? [counted(known.count), ...taste(known.history)] : "The model does not know this user.";
     const similar = others?.users.length ? userCards("Similar users", others.users) : null;
     fill(
       content,
@@ -103,6 +117,14 @@ export async function userView(id, { signal, can, query, model }) {
   return String(answer.user);
 }
 
+/** The most frequent categories of the newest items. */
+function taste(history) {
+  const counts = new Map();
+  for (const category of history.flatMap(({ categories }) => categories)) counts.set(category, (counts.get(category) ?? 0) + 1);
+  const names = [...counts].sort(([, one], [, other]) => other - one).map(([name]) => name);
+  return names.length ? [", lately mostly ", el("span", { class: "inline" }, tags(names))] : [];
+}
+
 const counted = (count) => `${number(count)} ${count === 1 ? "item" : "items"} in the history`;
 
 function tryOutButton({ history: newestFirst, count }) {
@@ -110,8 +132,8 @@ function tryOutButton({ history: newestFirst, count }) {
     session.replace([...newestFirst].reverse());
     location.hash = "#/session";
   };
-  const what = newestFirst.length < count ? `the newest ${newestFirst.length}` : "this history";
-  return el("button", { type: "button", class: "button", on: { click } }, `Try ${what} as a session`);
+  const what = newestFirst.length < count ? `The newest ${newestFirst.length} items` : "This history";
+  return el("button", { type: "button", class: "button", title: `${what} as a session that can be changed`, on: { click } }, "Try as a session");
 }
 
 const LEVELS = {
@@ -120,12 +142,19 @@ const LEVELS = {
   weak: "Weak evidence: few events",
 };
 
+/** What the rest of the history adds. */
+function otherReasons({ others, others_drew: drew, others_pushed: pushed }) {
+  const parts = [[drew, "for it"], [pushed, "against it"]].filter(([share]) => share);
+  const words = parts.map(([share, way]) => `${percent(Math.abs(share))} ${way}`);
+  return `${number(others)} other past ${others === 1 ? "item" : "items together"}: ${words.join(", ") || "0 %"}.`;
+}
+
 /** Why an item is recommended, or not, to the user or session that the map shows. */
 async function reasonFor(who, item, signal) {
   const answer = await api.explanation(who, item, signal).catch(() => null);
   if (!answer) return null;
   const effects = answer.effects.map((effect) => ({ ...effect, categories: [] }));
-  const describe = ({ effect, share }) => ({ note: [effect > 0 ? "speaks for it " : "speaks against it ", bar(share)] });
+  const describe = ({ effect, share }, place) => ({ place: place + 1, note: [effect > 0 ? "speaks for it " : "speaks against it ", bar(share)] });
   const words = [
     `Scores higher than ${number(answer.percentile, 1)} % of all items.`,
     `${LEVELS[answer.evidence]} (${owners(answer.users)}).`,
@@ -136,10 +165,11 @@ async function reasonFor(who, item, signal) {
     answer.notes.map((note) => el("p", { class: "faint" }, note)),
   ];
   return part(
-    `Why, for ${who.session ? "the session" : who.name}`,
-    "",
+    `Why, for ${who.session ? "the session" : `user ${who.name}`}`,
+    effects.length ? "shares of the score" : "",
     el("p", { class: "verdict" }, words.join(" ")),
     effects.length ? list("Reasons", effects, describe) : null,
+    answer.others ? el("p", { class: "faint" }, otherReasons(answer)) : null,
     fold("Details: score and formula", formula),
   );
 }
@@ -175,12 +205,26 @@ function sessionButton(facts) {
   return button;
 }
 
-const NO_USER = "Open a user, or try a session, and come back to see why this item is recommended or not.";
+/** The user that the address names, who is put on the map, or whom the map shows. */
+async function personOf(asked, signal) {
+  const shown = person.current();
+  if (asked === null || asked === String(shown?.user)) return shown;
+  const facts = await api.user(asked, HISTORY, signal);
+  person.show({ user: facts.user, name: String(facts.user) }, facts.history.map(({ item }) => item));
+  return person.current();
+}
+
+const explained = (item, user) => `${itemPage(item)}?user=${encodeURIComponent(user)}`;
+
+/** What asks for the user of an explanation. */
+function askForUser(item) {
+  const form = chooser("Explain", [["User", userField("")]], (user) => explained(item, user));
+  return part("Why is it recommended, or not?", "", el("p", { class: "faint" }, "Name a user, or come back from a user or a session."), form);
+}
 
 /** An item: facts, why it is recommended to the user on the map, similar items. */
-export async function itemView(id, { signal, can }) {
-  const facts = await api.item(id, signal);
-  const who = person.current();
+export async function itemView(id, { signal, can, query }) {
+  const [facts, who] = await Promise.all([api.item(id, signal), personOf(query.get("user"), signal)]);
   const [similar, reason] = await Promise.all([
     can.similar_items && facts.known ? api.similarItems(id, signal).catch(() => null) : null,
     who && can.explain && facts.known ? reasonFor(who, facts.item, signal) : null,
@@ -192,12 +236,22 @@ export async function itemView(id, { signal, can }) {
   fill(
     content,
     subject("Item", nameOf(facts), line, ...actions),
-    reason ?? (facts.known && can.explain && !who ? el("p", { class: "lead" }, NO_USER) : null),
+    reason ?? (facts.known && can.explain && !who ? askForUser(facts.item) : null),
     similarPart(similar, facts.known),
     factsTable(facts.facts ?? {}),
   );
   person.rest(facts.item, similar?.items.map(({ item }) => item) ?? []);
+  // The explanation can be reloaded and sent to others.
+  if (who?.user !== undefined) window.history.replaceState(null, "", explained(facts.item, who.user));
   return nameOf(facts);
+}
+
+/** The accuracy that was measured when the model was fitted, in a sentence. */
+function verdict(compared) {
+  if (!compared) return "Its accuracy has not been measured yet.";
+  const { metric, model, popularity } = compared;
+  const ratio = popularity > 0 ? `${number(model / popularity, 1)} times that of` : "where 0 is that of";
+  return `On held-out events its ${metric} is ${model.toPrecision(2)}, ${ratio} recommending the most popular items.`;
 }
 
 /** The start: what is served, users and items to begin with. */
@@ -210,11 +264,12 @@ export async function homeView({ signal, model }) {
     place: place + 1,
     note: owners(entry.users),
   }));
-  const lead = "Open a user to see what is recommended and why. Open an item to see similar ones. Try items of your own as a session.";
+  const lead = ["Open a user to see what is recommended and why. Open an item to see similar ones. Try items of your own ", el("a", { class: "link", href: "#/session" }, "as a session"), "."];
   fill(
     content,
-    subject("Explorer", `What ${model.model} recommends`, words.join(" · "), el("a", { class: "button", href: "#/model" }, "Is the model any good?")),
+    subject("Explorer", `What ${model.model} recommends`, words.join(" · ")),
     el("p", { class: "lead" }, lead),
+    el("p", { class: "good" }, el("a", { class: "link", href: "#/model" }, "Is the model any good?"), " ", verdict(model.report.held_out_metric)),
     part("Example users", "with most events", userCards("Example users", found.users)),
     part("Popular items", "", popular),
   );
