@@ -510,7 +510,7 @@ def _renumber(
 
 def _split(frame: pl.DataFrame, first: int, end: int, order: Order, seed: int) -> pl.DataFrame:
     """Hold out two events of each of the users first..end-1 as `leave_one_out` does."""
-    from transcf.kernels.splitting import event_keys, last_two
+    from transcf.kernels.evaluation import event_keys, last_two
 
     indptr = offsets(np.bincount(_array(frame, "user") - first, minlength=end - first))
     if order == "random":

@@ -6,6 +6,10 @@ disk. A process that needs a kernel that is being compiled waits for it (`_cache
 compiled twice, and none needs the other process. It ends when there is nothing left to do, or with
 this one.
 
+A function that is compiled into its callers cannot be compiled before them. Large functions that
+are called some thousand times a second are therefore compiled apart from their callers and called
+by address (`call_at`), at the price of passing their arguments in memory.
+
 Run by itself, as `python -m transcf.kernels.ahead`, this module is the other process.
 """
 
@@ -25,6 +29,12 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.types.containers import StarArgTuple
+from numba.extending import intrinsic
 
 from transcf import parallel
 
@@ -47,8 +57,6 @@ class Job(NamedTuple):
     @classmethod
     def of(cls, kernel: Any, *like: Any) -> Job:
         """Return the job of compiling a kernel for arguments like these."""
-        import numba
-
         try:
             key = numba._dispatcher.compute_fingerprint(like)
         except (AttributeError, NotImplementedError):  # an argument of another kind
@@ -176,6 +184,27 @@ def _may_help() -> bool:
     is_python = is_python and not hasattr(sys, "frozen")  # which would start the program again
     is_first = multiprocessing.parent_process() is None and not _cache.is_helping
     return is_python and is_first and parallel.thread_count() > 1
+
+
+def address_of(job: Job) -> int:
+    """Compile a kernel, unless that is done; return its address."""
+    job.kernel.compile(job.types)
+    result = job.kernel.overloads[job.types]
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+@intrinsic
+def call_at(typing: Any, address: Any, *args: Any) -> Any:
+    """Call a kernel that returns a float64; arguments have exactly the types it is compiled for."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kinds, convention = tuple(signature.args[1]), context.call_conv
+        kind = convention.get_function_type(types.float64, kinds)
+        kernel = builder.inttoptr(given[0], ir.PointerType(kind))
+        values = cgutils.unpack_tuple(builder, given[1])
+        return convention.call_function(builder, kernel, types.float64, kinds, values)[1]
+
+    return types.float64(types.intp, StarArgTuple(args)), generate
 
 
 def _help() -> None:

@@ -18,7 +18,7 @@ from . import Array
 from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .rng import advance, below, mix, stream
-from .rows import add_scaled, clear, dot, prefetch_row
+from .rows import add_scaled, clear, dot, first_from, prefetch_row
 from .sampling import TRAINING
 
 
@@ -59,15 +59,8 @@ class Visits(NamedTuple):
 
 @inlined
 def _is_own(rows: Array, item: int) -> bool:
-    """Return whether an item is among ascending rows."""
-    begin, end = 0, len(rows)
-    while begin < end:
-        middle = (begin + end) // 2
-        if rows[middle] < item:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin < len(rows) and rows[begin] == item
+    place = first_from(rows, 0, len(rows), item)
+    return place < len(rows) and rows[place] == item
 
 
 @inlined

@@ -51,15 +51,10 @@ class RankedRates(NamedTuple):
 
 
 class Rankings(NamedTuple):
-    """The slots of every block by each factor, smallest first, and how much the factors matter.
+    """The slots of every block by each factor, smallest first, and how much the factors matter."""
 
-    Attributes:
-        slots: (n_factors, n_items) int32, blocks one after the other.
-        importance: spread of each factor over the items, (n_factors,).
-    """
-
-    slots: Array
-    importance: Array
+    slots: Array  # (n_factors, n_items) int32, blocks one after the other
+    importance: Array  # spread of each factor over the items, (n_factors,)
 
 
 class HingeRates(NamedTuple):
@@ -225,7 +220,6 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
 def _rank_by_factors(
     items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
 ) -> None:
-    """The factors first..end-1 of `rank_by_factors`."""
     for f in range(first, end):
         for b in range(len(starts) - 1):
             begin, size = starts[b], starts[b + 1] - starts[b]

@@ -171,26 +171,15 @@ def _stratum(
 
 
 def run_rounds(
-    rates: Any,
-    rows: PackedRows[Any],
-    dim: int,
-    strata: Strata,
-    user_samples: Array,
-    rounds: Rounds,
-    totals: Array,
-) -> None:
+    rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array, rounds:
+    Rounds, totals: Array,
+) -> None:  # fmt: skip
     """Run some rounds: in round r, group g meets block (g + r) modulo the blocks.
 
-    With some of the groups only, one round at a time, since others have its blocks next.
-
-    Args:
-        rates: step sizes; the class picks the model.
-        rows: what training changes.
-        dim: length of one vector in a row, a multiple of `LANES`.
-        strata: this epoch's strata, with at least as many blocks as groups.
-        user_samples: samples of a user per unit of weight (1 on average), (n_users,).
-        rounds: which of them, at most as many as there are blocks.
-        totals: out, (loss, triples) per stratum, (n_groups * n_blocks, 2) float64.
+    With some of the groups only, one round at a time, since others have its blocks next. The class
+    of `rates` selects the model, `dim` is the padded length of a vector, and `user_samples` are
+    samples of a user per unit of weight, (n_users,). There are at least as many blocks as groups.
+    Loss and triples of strata are written to `totals`, (n_groups * n_blocks, 2) float64.
     """
     n_groups = len(strata.groups) - 1
     if rounds.high == ALL:

@@ -109,7 +109,7 @@ def _count_groups(
     indptr: Array, indices: Array, groups: Array, block: Array, latest: Array, visits: Array,
     entries: Array, first: int, end: int,
 ) -> None:  # fmt: skip
-    """The groups first..end-1 of `count_strata`; `latest` holds users + 1, so that none is 0."""
+    # `latest` holds users + 1, so that none is 0.
     for g in range(first, end):
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
@@ -143,7 +143,6 @@ def _fill_groups(
     indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, latest: Array,
     next_visit: Array, next_entry: Array, strata: Strata, first_group: int, end_group: int,
 ) -> None:  # fmt: skip
-    """The groups first_group..end_group-1 of `fill_strata`."""
     groups, _, _, visitor, first, slots, shares = strata
     for g in range(first_group, end_group):
         for user in range(groups[g], groups[g + 1]):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
-from transcf.kernels.products import pair_scores
+from transcf.kernels.topk import pair_scores
 from transcf.retrieval.scorer import (
     LinearForm,
     Norms,

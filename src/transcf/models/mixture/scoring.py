@@ -19,8 +19,13 @@ from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.ahead import Job, compile_ahead
 from transcf.kernels.mixture_scores import (
+    STRIP,
+    PastItems,
+    ScoredItems,
     ScoreParams,
+    UserHistories,
     UserQueries,
+    add_log_sums,
     add_terms,
     add_terms_of_users,
     read_only,
@@ -28,7 +33,6 @@ from transcf.kernels.mixture_scores import (
     score_users,
 )
 from transcf.kernels.mixture_search import CROWDED, NearestItems, find_candidates
-from transcf.kernels.mixture_table import STRIP, PastItems, ScoredItems, UserHistories, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
 from transcf.retrieval.scorer import FormView, Norms, Scorer, Scores, Source, vector_form

@@ -16,11 +16,10 @@ import numpy as np
 from transcf.data.csr import offsets
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
-from transcf.kernels.adam import AdamState, step_sizes
 from transcf.kernels.mixture import MixtureParams, ScoreConfig
 from transcf.kernels.mixture_batches import SHARDS, join
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
-from transcf.kernels.rows import padded, padded_width
+from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
 from transcf.models.communicator import Communicator, Progress
 from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.mixture.batches import TINY, BatchSampler, Buffers, Events, Shards
