@@ -18,8 +18,7 @@ from transcf.kernels.mixture_context import REACH
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import FIRST, AdamState, padded, padded_width
 from transcf.models.mixture import MixtureSettings
-from transcf.models.mixture.batches import BatchSampler, Buffers, Events, Shards
-from transcf.models.mixture.training import score_config
+from transcf.models.mixture.training import BatchSampler, Buffers, Events, Shards, score_config
 from transcf.parallel import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {

@@ -4,10 +4,8 @@ A sample moves the vectors p of all items in a user's history by the same step. 
 keeps the sum X of these vectors and the sum D of the steps of a visit: the current vector of item k
 is p_k + D, and D is added to the rows when the visit ends. A positive item is left out of the
 history that predicts it. Meanwhile C is the sum of the others, and the steps that the item missed
-are subtracted from its row afterwards.
-
-`working` holds [X | D | C | B], each of length dim, where B is D when the item was left out. Rows
-are flat and padded with zeros to whole lanes.
+are subtracted from its row afterwards. `working` holds [X | D | C | B], each of length dim, where B
+is D when the item was left out.
 """
 
 from typing import Any, NamedTuple
@@ -31,30 +29,23 @@ class FISMVectors(NamedTuple):
 
 
 class FISMRates(NamedTuple):
-    """Settings of a step, numbers in the type of the vectors.
-
-    `shrink` is the learning rate times the L2 weight of vectors, `bias_shrink` that of biases.
-    `offset` is subtracted from the targets 1 and 0 of the point-wise loss.
-    """
+    """Settings of a step, numbers in the type of the vectors."""
 
     learning_rate: Any
-    shrink: Any
-    bias_shrink: Any
-    offset: Any
+    shrink: Any  # the learning rate times the L2 weight of vectors
+    bias_shrink: Any  # the same of biases
+    offset: Any  # subtracted from the targets 1 and 0 of the point-wise loss
     negatives: int
     pairwise: bool
 
 
 class Visits(NamedTuple):
-    """Users in the order of an epoch, their number of positives, and where these start in [0, 1).
-
-    `weights` are those of all events, or empty if all are equal.
-    """
+    """Users in the order of an epoch, and their samples."""
 
     users: Array
-    positives: Array
-    starts: Array
-    weights: Array
+    positives: Array  # how many of each
+    starts: Array  # where they start, in [0, 1)
+    weights: Array  # those of all events, or empty if all are equal
 
 
 @inlined

@@ -16,7 +16,7 @@ from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
-from transcf.models.event_weights import weights_in_order
+from transcf.models.event_weights import EventWeights, InteractionWeights, weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer, Growth, TrainingData
@@ -97,26 +97,20 @@ class Translated(FittedScorer):
         """The mean user of every item, (n_items, dim)."""
         return self._neighborhoods[1]
 
-    @property
-    def _score_means(self) -> tuple[Array, Array]:
-        """Return q and n; where the score ignores both, other arrays of their shape."""
-        is_seen = self.score_function.has_neighborhoods
-        return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
-
     # -- scores ------------------------------------------------------------------------------
 
     @cached_property
     def _linear(self) -> LinearForm:
-        score, a, (q, n) = self.score_function, self.parameters.users, self._score_means
-        y = score.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
-        return LinearForm(y, lambda users: score.linear_users(a[users], q[users]))
+        score, own = self.score_function, self.parameters
+        y = score.linear_items(own.items, self.n, own.item_bias[:, None])
+        return LinearForm(y, lambda users: score.linear_users(own.users[users], self.q[users]))
 
     def linear_form(self) -> LinearForm:
         """Return the score as inner products."""
         return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        own, (q, n) = self.parameters, self._score_means
+        own, q, n = self.parameters, self.q, self.n
 
         def score(u: Rows, i: Rows) -> Scores:
             cost = self.score_function.pair_cost(own.users[u], q[u], own.items[i], n[i])
@@ -144,9 +138,8 @@ class Translated(FittedScorer):
         if user is None:
             (a,), (q,) = self.fold_in_vectors(Histories.of([history], len(self.known.items)))
         else:
-            rows = (self.parameters.users, self._score_means[0])
-            a, q = (vectors[user].astype(np.float64) for vectors in rows)
-        return a, q * self._score_means[1][item]
+            a, q = (rows[user].astype(np.float64) for rows in (self.parameters.users, self.q))
+        return a, q * self.n[item]
 
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user (None), (dim,)."""
@@ -173,7 +166,7 @@ class Translated(FittedScorer):
     @property
     def item_side(self) -> ItemSide:
         """Vectors, neighbourhoods and biases of the items."""
-        return ItemSide(self.parameters.items, self._score_means[1], self.parameters.item_bias)
+        return ItemSide(self.parameters.items, self.n, self.parameters.item_bias)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users."""
@@ -204,9 +197,11 @@ class Translated(FittedScorer):
             )  # fmt: skip
         return a, q
 
-    def grown(self, log: Interactions, weights: Array) -> Translated:
-        """Return the same with interactions and their weights, (n_events,), added; see `grow`."""
-        users, items = (self.parameters.users, self._score_means[0]), self.item_side
+    def grown(self, log: Interactions) -> Translated:
+        """Return the same with interactions added; see `grow`."""
+        weights = InteractionWeights.of(log, EventWeights(recency=self.recency)).within_users
+        weights = weights if len(weights) else np.ones(len(log), np.float32)
+        users, items = (self.parameters.users, self.q), self.item_side
         score, length = self.score_function, self.user_length
         known, parameters = grow(self.known, log, weights, score, users, items, length)
         return Translated(known, self.settings, parameters)
@@ -277,15 +272,13 @@ class Translated(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
-        return FormView(
-            self.name, self.rankable, self.score_function.likeness(self.parameters.items)
-        )
+        form = self.score_function.likeness(self.parameters.items)
+        return FormView(self.name, self.rankable, form)
 
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
-        return FormView(
-            self.name, self.known.active, self.score_function.likeness(self.parameters.users)
-        )
+        form = self.score_function.likeness(self.parameters.users)
+        return FormView(self.name, self.known.active, form)
 
 
 class Replacing:
