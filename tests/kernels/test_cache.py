@@ -18,9 +18,9 @@ from transcf.kernels._cache import MOST_FOLDERS, cache_folder, digest_of
 #: Prints whether a kernel was loaded from disk or compiled.
 LOAD = """
 import numpy as np
-from transcf.kernels.fism import choose_positives
-choose_positives(np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64))
-print("loaded" if choose_positives.stats.cache_hits else "compiled")
+from transcf.kernels.als_elements import make_room
+make_room(3, 16, np.zeros(3, np.float32))
+print("loaded" if make_room.stats.cache_hits else "compiled")
 """
 
 

@@ -87,47 +87,44 @@ class Job(NamedTuple):
         return found
 
 
-class _Helper:
-    """The other process, as this one sees it."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-P", "-m", "transcf.kernels.ahead"]
-        paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-        self._process = subprocess.Popen(
-            command,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for this process
-        )
-        threading.Thread(target=self._process.wait, daemon=True).start()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def send(self, job: Job, urgent: bool) -> None:
-        assert self._process.stdin is not None
-        function = job.kernel.py_func
-        name = (function.__module__, function.__qualname__, job.types, urgent)
-        with suppress(OSError, pickle.PicklingError, AttributeError):
-            pickle.dump(name, self._process.stdin)
-            self._process.stdin.flush()
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE)
-        if self.is_alive:
-            self._process.kill()
-
-
 _lock = threading.Lock()
-_helpers: list[_Helper] = []
+_helpers: list[subprocess.Popen[bytes]] = []
 _later: list[Job] = []
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start the other process."""
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "transcf.kernels.ahead"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for this process
+    )
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+def _send(job: Job, urgent: bool) -> None:
+    pipe, function = _helpers[-1].stdin, job.kernel.py_func
+    assert pipe is not None
+    with suppress(OSError, pickle.PicklingError, AttributeError):
+        pickle.dump((function.__module__, function.__qualname__, job.types, urgent), pipe)
+        pipe.flush()
+
+
+def _stop() -> None:
+    while _helpers:
+        process = _helpers.pop()
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+        if process.poll() is None:
+            process.kill()
 
 
 def compile_ahead(jobs: Iterable[Job], *, urgent: bool = True) -> None:
@@ -142,22 +139,17 @@ def compile_ahead(jobs: Iterable[Job], *, urgent: bool = True) -> None:
         return
     missing = [job for job in missing if _cache.is_missing(*job)]
     with _lock, suppress(OSError):
-        if missing and not (_helpers and _helpers[-1].is_alive):
-            started = _Helper()
+        if missing and not (_helpers and _helpers[-1].poll() is None):
+            started = _start()
             _stop()
             _helpers.append(started)
         if not urgent:
             _later.extend(missing)
             return
         for job in missing:
-            _helpers[-1].send(job, urgent=True)
+            _send(job, urgent=True)
         while _later:
-            _helpers[-1].send(_later.pop(0), urgent=False)
-
-
-def _stop() -> None:
-    while _helpers:
-        _helpers.pop().stop()
+            _send(_later.pop(0), urgent=False)
 
 
 def _forget() -> None:

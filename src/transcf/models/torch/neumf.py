@@ -131,23 +131,16 @@ class NeuMF(NeuralModel[NeuMFSettings]):
 
     def _arrays(self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings) -> Arrays:
         """Return the arrays of the model; parts that were trained apart are combined."""
-        found = {
-            "user_vectors": tensors["users.weight"].copy(),
-            "item_vectors": tensors["items.weight"].copy(),
-        }
+        found = {f"{side}_vectors": tensors[f"{side}s.weight"].copy() for side in ("user", "item")}
         share = np.float32(1.0 if tensors["joined"][0] else 0.5)
-        if settings.form != "mlp":
-            found["gmf_head"] = tensors["gmf_head.weight"][0] * share
-            found["gmf_bias"] = tensors["gmf_head.bias"] * share
+        for part in ("gmf", "mlp") if settings.form == "neumf" else (settings.form,):
+            found[f"{part}_head"] = tensors[f"{part}_head.weight"][0] * share
+            found[f"{part}_bias"] = tensors[f"{part}_head.bias"] * share
+        for layer in range(1, settings.layers + 1 if settings.form != "gmf" else 1):
+            found[f"weight_{layer}"] = tensors[f"layers.{layer - 1}.weight"].T.copy()
+            found[f"bias_{layer}"] = tensors[f"layers.{layer - 1}.bias"].copy()
         if settings.form != "gmf":
-            both = tensors["layers.0.weight"].T.copy()
-            found["user_weight"], found["item_weight"] = np.split(both, 2)
-            found["bias_1"] = tensors["layers.0.bias"].copy()
-            for layer in range(1, settings.layers):
-                found[f"weight_{layer + 1}"] = tensors[f"layers.{layer}.weight"].T.copy()
-                found[f"bias_{layer + 1}"] = tensors[f"layers.{layer}.bias"].copy()
-            found["mlp_head"] = tensors["mlp_head.weight"][0] * share
-            found["mlp_bias"] = tensors["mlp_head.bias"] * share
+            found["user_weight"], found["item_weight"] = np.split(found.pop("weight_1"), 2)
         return found
 
     def _restore(
