@@ -131,7 +131,7 @@ def test_another_installation_of_the_same_version_finds_what_was_compiled(librar
         os.utime(path, ns=(10**18, 10**18))
     assert run(LOAD, moved).strip() == "loaded"
     assert not list(moved.rglob("*.nb?")), "the installation is not written to"
-    (moved / "transcf" / "kernels" / "rng.py").open("a").write("\n")
+    (moved / "transcf" / "kernels" / "sampling.py").open("a").write("\n")
     assert run(LOAD, moved).strip() == "compiled"
 
 

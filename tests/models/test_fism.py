@@ -16,8 +16,7 @@ from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
 from transcf.errors import DivergenceError
 from transcf.kernels.fism import draw_unseen
-from transcf.kernels.rng import stream
-from transcf.kernels.sampling import TRAINING
+from transcf.kernels.sampling import TRAINING, stream
 from transcf.models.fism import FISM, FISMSettings, Training
 from transcf.models.params import nested_params
 from transcf.models.training import FitOptions

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .decorators import compiled, inner
-from .rng import advance, below, mix, mix_words, stream, streams
+from .sampling import advance, below, mix, mix_words, stream, streams
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]

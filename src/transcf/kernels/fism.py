@@ -15,9 +15,8 @@ import numpy as np
 from . import Array
 from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
-from .rng import advance, below, mix, stream
 from .rows import add_scaled, clear, dot, first_from, prefetch_row
-from .sampling import TRAINING
+from .sampling import TRAINING, advance, below, mix, stream
 
 
 class FISMVectors(NamedTuple):

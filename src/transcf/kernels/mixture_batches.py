@@ -11,7 +11,7 @@ import numpy as np
 
 from . import Array
 from .decorators import compiled, inner
-from .rng import advance, mix, stream, uniform
+from .sampling import advance, mix, stream, uniform
 
 #: Number of shards per batch. Gradients are summed in shard order, so results do not depend on how
 #: many threads or workers process the shards.

@@ -22,8 +22,8 @@ from .lanes import LANES, fill, load, store
 from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, fill_batch
 from .mixture_context import run_context_shard
+from .rounds import NONE, add_to, look_at, share_tickets
 from .rows import AdamStep, add_scaled, clear, copy, dot, flat, move_bias, move_row, prefetch_state
-from .tickets import NONE, add_to, look_at, share_tickets
 
 #: Rows that are asked for before they are needed.
 _AHEAD = 3

@@ -15,10 +15,9 @@ from transcf.parallel import parallel_for
 from . import Array
 from .decorators import INLINED, compiled, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rng import advance, mix, uniform
 from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
-from .sampling import Draws, Visit, draw_own, draw_pair
+from .sampling import Draws, Visit, advance, draw_own, draw_pair, mix, uniform
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
 _SMALLEST = 1e-200

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .decorators import compiled, inner
-from .rng import STEP, Words, advance, below, mix, mix_words, streams, uniform
+from .sampling import STEP, Words, advance, below, mix, mix_words, streams, uniform
 
 #: Purpose of the random streams, different from those of splits and training.
 _EVENTS = 111

@@ -15,10 +15,9 @@ from numba.extending import overload
 from . import Array
 from .decorators import inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rng import advance, below, mix
 from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
-from .sampling import Draws, Visit, draw_pair
+from .sampling import Draws, Visit, advance, below, draw_pair, mix
 
 #: How far from the origin a vector may get inside an epoch. Bounding earlier costs accuracy, and
 #: without a bound steps and distances would drive each other up.

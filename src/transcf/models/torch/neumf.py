@@ -9,13 +9,13 @@ import numpy as np
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
-from transcf.io.tensors import Arrays, checked
+from transcf.io.tensors import Arrays
 from transcf.models.explain import Contributions
 from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
 from transcf.models.families import MemoryEstimate, NeuralSettings, vectors
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import NeuralModel
+from transcf.models.torch.common import NeuralModel, stored_weights
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, cosine_form
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
@@ -147,10 +147,7 @@ class NeuMF(NeuralModel[NeuMFSettings]):
         self, arrays: Arrays, known: TrainingData, settings: NeuMFSettings
     ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.width)
-        weights = {
-            name: checked(arrays, name, np.float32, shape)
-            for name, shape in settings.shapes().items()
-        }
+        weights = stored_weights(arrays, settings.shapes())
         if settings.form == "gmf":
             return GMF(known, self.name, users, items, weights)
         return Perceptron(known, self.name, users, items, weights, settings.gmf_width)

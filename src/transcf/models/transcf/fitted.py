@@ -136,18 +136,19 @@ class Translated(FittedScorer):
     def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
         """Return a of a user (None for a new one) and r toward an item, (dim,) float64 each."""
         if user is None:
-            (a,), (q,) = self.fold_in_vectors(Histories.of([history], len(self.known.items)))
+            (a,), (q,) = self.fold_in_vectors(self._histories(history))
         else:
             a, q = (rows[user].astype(np.float64) for rows in (self.parameters.users, self.q))
         return a, q * self.n[item]
 
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user (None), (dim,)."""
-        histories = Histories.of([history], len(self.known.items))
-        place: Array = (
-            self.fold_in_vectors(histories)[0][0] if user is None else self.parameters.users[user]
-        )
-        return place
+        if user is not None:
+            return np.asarray(self.parameters.users[user])
+        return np.asarray(self.fold_in_vectors(self._histories(history))[0][0])
+
+    def _histories(self, history: Rows) -> Histories:
+        return Histories.of([history], len(self.known.items))
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array | None:
         """Return a + r for some items, (n, dim), where the score translates."""
@@ -217,14 +218,13 @@ class Translated(FittedScorer):
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the score of an item for a new user."""
-        score, known, side = self.score_function, self.known, self.item_side
+        score, side = self.score_function, self.item_side
         b, n = (
             np.vstack([vectors[history], average]).astype(np.float64)
             for vectors, average in zip((side.b, side.n), self._average_item, strict=True)
         )
         even = Replacing(np.ones(len(history)))
-        order = Histories.of([history], len(known.items))
-        weighted = Replacing(weights_in_order(order, self.recency))
+        weighted = Replacing(weights_in_order(self._histories(history), self.recency))
         a, q = score.place_users(even, weighted, b, n) * self.user_length, even @ b
         lead = self._linear.item_vectors[item].astype(np.float64) - self._average_side
         return Contributions.of_leads(history, score.linear_users(a, q)[0] @ lead, REPLACED)
@@ -255,10 +255,8 @@ class Translated(FittedScorer):
         nearest = dict(zip(ids, away[order].tolist(), strict=True))
         words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
         if score.has_neighborhoods:
-            closer = "nearer" if after <= before else "farther"
-            words.append(
-                f"Translation brings them {closer}: the distance was {before:.4f} before it."
-            )
+            how = "nearer" if after <= before else "farther"
+            words.append(f"Translation brings them {how}: the distance was {before:.4f} before it.")
         if nearest:
             listed = ", ".join(f"{who} ({distance:.4f})" for who, distance in nearest.items())
             words.append(f"Nearest users who have it, by squared distance: {listed}.")
@@ -377,16 +375,8 @@ def grow(
 ) -> tuple[TrainingData, Parameters]:  # fmt: skip
     """Return training data with the interactions of a log added, and vectors of all their ids.
 
-    New users and items are placed by their neighbours; the vectors of others do not change.
-
-    Args:
-        known: The training data of a model.
-        log: The interactions to be added.
-        weights: (n_events,) of the log, for places of users.
-        score: Places users and items.
-        users: a and q of the model's users.
-        items: Its items.
-        user_length: See `fold_users`.
+    New users and items are placed by their neighbours; the vectors of others do not change. Of the
+    model, `users` are a and q; events of the log count by `weights`, (n_events,), for users.
 
     Raises:
         DataError: A user shares no item with the model, not even through others.
