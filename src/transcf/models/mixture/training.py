@@ -107,7 +107,7 @@ class Shards:
         lengths, n_events = events.histories.counts, int(events.user_indptr[-1])
         size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
         users = np.flatnonzero(lengths > 1)
-        before = _before(lengths[users])
+        before = offsets(lengths[users])
         cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
         inside = np.append(users, len(lengths))[cuts]
         return cls(
@@ -155,7 +155,7 @@ class BatchSampler:
         users, cuts, n_before = [], [], 0
         for number, shard in enumerate(self._shards, start=1):
             users.append(np.random.default_rng((seed, epoch, number)).permutation(shard))
-            before = _before(self._lengths[users[-1]])
+            before = offsets(self._lengths[users[-1]])
             starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
             cuts.append(n_before + np.searchsorted(before[:-1], starts))
             n_before += len(shard)
@@ -165,14 +165,9 @@ class BatchSampler:
 
     def events_of(self, plan: EpochPlan) -> Array:
         """Return how many events batches have, (n_batches,)."""
-        before = _before(self._lengths[plan.users])
+        before = offsets(self._lengths[plan.users])
         counts: Array = np.diff(before[plan.cuts], axis=1).sum(axis=0)
         return counts
-
-
-def _before(lengths: Array) -> Array:
-    """Events of all users before each, and of all, (n + 1,)."""
-    return np.concatenate([[0], np.cumsum(lengths)])
 
 
 def chances(counts: Array, n_drawn: int, power: float) -> Array:
@@ -253,28 +248,25 @@ class MixtureTraining:
     """
 
     def __init__(
-        self,
-        events: Events,
-        settings: MixtureSettings,
-        *,
-        layout: Shards | None = None,
+        self, events: Events, settings: MixtureSettings, *, layout: Shards | None = None,
         comm: Communicator | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._comm = comm or Communicator()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = layout or self.layout(events, settings)
         self._sampler = BatchSampler(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
-        n_drawn, bound = self._sampler.n_drawn, NORM_POWERS["norm"]
-        has_users, user_rate = settings.has_users, float(settings.user_lr_multiplier)
-        tied = settings.tie_item_vectors
-        self._step_config = StepConfig(n_drawn, tied, bound, user_rate, has_users)
-        histories = events.histories
+        n_drawn, histories = self._sampler.n_drawn, events.histories
+        self._step_config = StepConfig(
+            n_drawn, settings.tie_item_vectors, NORM_POWERS["norm"],
+            float(settings.user_lr_multiplier), settings.has_users,
+        )  # fmt: skip
         longest = int(histories.counts.max(initial=0))
         self._config = score_config(settings, events.timed, longest)
-        sizes = (0, n_drawn, histories.n_items, self._width)
-        self._memory = Buffers.of(*sizes, has_users=has_users)
+        self._memory = Buffers.of(
+            0, n_drawn, histories.n_items, self._width, has_users=settings.has_users
+        )
         self._whole = self._memory  # of all processes; the same as that of this one if it is alone
         if comm is None:  # else the coordinator sends the vectors
             self.load_tensors(_first_tensors(events, settings))
