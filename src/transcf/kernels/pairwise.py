@@ -35,18 +35,14 @@ class LogisticRates(NamedTuple):
 
 
 class RankedRates(NamedTuple):
-    """AoBPR: the rates of BPR, and how ranks fall off: by e with every `rank_share` of the items.
-
-    `rank_reach` is 1 - exp(-1 / rank_share): the probability that a draw of an unbounded geometric
-    distribution is within the ranking.
-    """
+    """AoBPR: the rates of BPR, and how ranks fall off."""
 
     learning_rate: np.floating[Any]
     keep: np.floating[Any]
     bias_rate: np.floating[Any]
     bias_keep: np.floating[Any]
-    rank_share: float
-    rank_reach: float
+    rank_share: float  # they fall off by e with every such share of the items
+    rank_reach: float  # 1 - exp(-1 / rank_share), the probability of a rank within the ranking
 
 
 class Rankings(NamedTuple):
@@ -57,17 +53,13 @@ class Rankings(NamedTuple):
 
 
 class HingeRates(NamedTuple):
-    """CML: squared distances; the nearest of several negatives counts.
-
-    `keep` is what L2 leaves of a number in one step; `bounds_steps` says that the rows of a step
-    go back into the unit ball at once.
-    """
+    """CML: squared distances; the nearest of several negatives counts."""
 
     learning_rate: np.floating[Any]
-    keep: np.floating[Any]
+    keep: np.floating[Any]  # what L2 leaves of a number in one step
     margin: np.floating[Any]
     negatives: int
-    bounds_steps: bool
+    bounds_steps: bool  # whether the rows of a step go back into the unit ball at once
 
 
 class NoExtra(NamedTuple):

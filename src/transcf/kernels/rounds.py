@@ -133,18 +133,14 @@ class PackedRows(NamedTuple, Generic[Extra]):
 
 
 class Rounds(NamedTuple):
-    """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's.
+    """Which rounds of which epoch, from `begin` to before `end`."""
 
-    Where a process has some of the groups only, `first_group` is how many come before them. Of a
-    single round, it can run the groups `low` to before `high` of its own, the others later.
-    """
-
-    seed: int
+    seed: int  # of the run
     epoch: int
     begin: int
     end: int
-    first_group: int = 0
-    low: int = 0
+    first_group: int = 0  # how many groups come before those of this process
+    low: int = 0  # of a single round, a process can run its groups `low` to before `high`
     high: int = ALL
 
 

@@ -97,51 +97,36 @@ DEALING, TRAINING = 1, 2
 
 
 class Strata(NamedTuple):
-    """The interactions of one epoch, sorted by (group, block, user).
+    """The interactions of an epoch; stratum s = group * n_blocks + block."""
 
-    Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
-    user `visitor[v]` with the interactions `first[v]:first[v + 1]`, whose places in the block are
-    `slots`. `shares` are the weights of the interactions, summed up within each visit, or empty
-    where all weigh the same.
-    """
-
-    groups: Array
-    starts: Array
-    visits: Array
-    visitor: Array
-    first: Array
-    slots: Array
-    shares: Array
+    groups: Array  # boundaries of the groups of users
+    starts: Array  # boundaries of the blocks of items
+    visits: Array  # stratum s has the visits `visits[s]:visits[s + 1]`
+    visitor: Array  # the user of each visit
+    first: Array  # visit v has the interactions `first[v]:first[v + 1]`
+    slots: Array  # places of their items in the block
+    shares: Array  # their weights, summed up within each visit, or empty where all weigh the same
 
 
 class Draws(NamedTuple):
-    """The arrays that a stratum draws from.
+    """The arrays that a stratum draws from."""
 
-    `slots` and `shares` are those of the strata; `marks`, (size of the block,), hold the stamp of
-    the latest visit of a user who has the item.
-    """
-
-    slots: Array
-    shares: Array
-    marks: Array
+    slots: Array  # those of the strata
+    shares: Array  # those of the strata
+    marks: Array  # (size of the block,) stamp of the latest visit of a user who has the item
 
 
 class Visit(NamedTuple):
-    """One user together with their items in a block, and how many triples to draw.
-
-    The block's items are at the places `start` to `start + size` in block order; the user's
-    interactions are `begin` to `begin + own` of the strata. While the visit lasts, the user's own
-    items carry its stamp.
-    """
+    """One user together with their items in a block."""
 
     group: int
     user: int
-    start: int
+    start: int  # the block's items are at the places `start` to `start + size` in block order
     size: int
-    begin: int
+    begin: int  # the user's interactions are `begin` to `begin + own` of the strata
     own: int
-    stamp: int
-    samples: int
+    stamp: int  # mark of the user's own items while the visit lasts
+    samples: int  # how many triples to draw
 
 
 def deal_items(active: Array, seed: int, epoch: int) -> Array:

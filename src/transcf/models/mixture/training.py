@@ -44,17 +44,12 @@ _PARTS = ("", ".means", ".squares")
 
 @dataclass(frozen=True)
 class Events:
-    """Training events, of all users or of some.
-
-    Histories of one event teach nothing. `weights`, (n_events,) float32 in the same order, say how
-    much events count as targets. `item_counts`, (n_items,), include events of other users. `timed`
-    says whether the order of events is known.
-    """
+    """Training events, of all users or of some. Histories of one event teach nothing."""
 
     histories: Histories
-    weights: Array
-    item_counts: Array
-    timed: bool
+    weights: Array  # how much events count as targets, (n_events,) float32 in the same order
+    item_counts: Array  # (n_items,), events of other users included
+    timed: bool  # whether the order of events is known
 
     @classmethod
     def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
@@ -90,16 +85,14 @@ class Shards:
 
     Neighbouring users belong to a shard, and every batch has about as many events of each shard: a
     process with the users of a shard never needs those of another.
-
-    `groups`, (SHARDS + 1,), says where the users of shards begin, and where those of the last one
-    end; a process that has some of the shards sees the others as empty. `samples` are the targets
-    of an epoch in all shards, and `weight` is how much they count.
     """
 
+    #: Where the users of shards begin, and those of the last one end, (SHARDS + 1,). A process that
+    #: has some of the shards sees the others as empty.
     groups: Array
     n_batches: int
-    samples: int
-    weight: float
+    samples: int  # targets of an epoch in all shards
+    weight: float  # how much they count
 
     @classmethod
     def of(cls, events: Events, batch_events: int | None = None) -> Self:
