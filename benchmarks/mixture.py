@@ -37,9 +37,8 @@ from transcf.kernels.lanes import LANES, exp_lanes, load, store
 from transcf.kernels.rows import padded_width
 from transcf.models.fitted import TrainingData
 from transcf.models.mixture import MixtureSettings
-from transcf.models.mixture.batches import Events
 from transcf.models.mixture.fitted import Mixture
-from transcf.models.mixture.training import MixtureTraining
+from transcf.models.mixture.training import Events, MixtureTraining
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import FormView, Scorer, nearness_form, vector_form
 

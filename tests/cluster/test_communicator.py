@@ -24,8 +24,7 @@ from transcf.models.eals import EALSTraining
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.families import LogSizes
 from transcf.models.ials import IALSSettings, IALSTraining
-from transcf.models.mixture.batches import Events
-from transcf.models.mixture.training import MixtureTraining
+from transcf.models.mixture.training import Events, MixtureTraining
 from transcf.models.training import FitOptions
 from transcf.models.transcf.solver import TransCFSolver
 from transcf.models.triples import Problem, StratumLayout

@@ -16,7 +16,7 @@ from transcf.distributed.training import share_out
 from transcf.errors import EvaluationError, UnsupportedError
 from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
 from transcf.models.bpr import LogisticSolver
-from transcf.models.mixture.batches import Events, Shards
+from transcf.models.mixture.training import Events, Shards
 from transcf.models.partitioned import (
     PartitionedEvents,
     PartitionedProblem,

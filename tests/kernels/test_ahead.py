@@ -18,43 +18,43 @@ import pytest
 import transcf
 from transcf.kernels import _cache, ahead
 from transcf.kernels.ahead import Job, compile_ahead
-from transcf.kernels.fism import choose_positives
+from transcf.kernels.als_elements import make_room
 from transcf.parallel import parallel_for, use_threads
 
 #: Arguments of a kernel.
-GIVEN = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
+GIVEN = [3, 16, np.zeros(3, np.float32)]
 #: Asks for a kernel, and waits until it is on disk, or for the time given.
 ASK = """
 import sys, time
 import numpy as np
 from transcf.kernels import _cache, ahead
-from transcf.kernels.fism import choose_positives
-given = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
-job = ahead.Job.of(choose_positives, *given)
+from transcf.kernels.als_elements import make_room
+given = [3, 16, np.zeros(3, np.float32)]
+job = ahead.Job.of(make_room, *given)
 with __import__("transcf").use_threads(2):
     ahead.compile_ahead([job])
-print(ahead._helpers[-1]._process.pid, flush=True)
+print(ahead._helpers[-1].pid, flush=True)
 """
 WAIT = """
 while _cache.is_missing(*job):
     time.sleep(0.05)
-choose_positives(*given)
-print("loaded" if choose_positives.stats.cache_hits else "compiled", flush=True)
+make_room(*given)
+print("loaded" if make_room.stats.cache_hits else "compiled", flush=True)
 """
 #: Prints how a forked process ended, and how the other one did after that.
 FORK = """
 import os
 if not (child := os.fork()):
     sys.exit()
-print(os.waitpid(child, 0)[1], ahead._helpers[-1]._process.wait())
+print(os.waitpid(child, 0)[1], ahead._helpers[-1].wait())
 """
 #: Compiles a kernel, unless another process does.
 COMPILE = """
 import numpy as np
-from transcf.kernels.fism import choose_positives
-given = [np.zeros(3, np.float32), 2, 0.5, np.zeros(3, np.int64)]
-choose_positives(*given)
-print("loaded" if choose_positives.stats.cache_hits else "compiled")
+from transcf.kernels.als_elements import make_room
+given = [3, 16, np.zeros(3, np.float32)]
+make_room(*given)
+print("loaded" if make_room.stats.cache_hits else "compiled")
 """
 
 
@@ -133,10 +133,10 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     def refuse() -> None:
         pytest.fail("another process is started")
 
-    monkeypatch.setattr(ahead, "_Helper", refuse)
+    monkeypatch.setattr(ahead, "_start", refuse)
     monkeypatch.setattr(ahead, "_helpers", [])  # one of an earlier test would take the job
     monkeypatch.setattr(ahead, "_later", [])
-    return Job.of(choose_positives, *GIVEN)
+    return Job.of(make_room, *GIVEN)
 
 
 def test_no_process_is_started_for_what_is_on_disk(job: Job) -> None:
@@ -156,7 +156,7 @@ def test_no_process_is_started_where_none_can_help(
     monkeypatch.setattr(_cache, "is_helping", case == "it helps itself")
     if case == "no interpreter":  # sys.executable is the program, which would run again
         monkeypatch.setattr(sys, "frozen", True, raising=False)
-    other = Job.of(choose_positives, *GIVEN[:3], np.zeros((3, 1), np.int64))
+    other = Job.of(make_room, *GIVEN[:2], np.zeros((3, 1), np.float32))
     with use_threads(1 if case == "one thread" else 2):
         compile_ahead([other])
     assert not ahead._helpers
@@ -166,8 +166,8 @@ def test_kernels_that_would_be_shared_are_noted_and_not_run() -> None:
     keys = np.zeros(3, np.int32)
 
     def call() -> None:
-        parallel_for(3, partial(choose_positives, keys))
-        parallel_for(3, partial(choose_positives, keys, 2))
+        parallel_for(3, partial(make_room, keys))
+        parallel_for(3, partial(make_room, keys, 2))
 
     assert [len(job.types) for job in Job.shared(call)] == [3, 4]
     assert [len(job.types) for job in Job.shared(call, most=1)] == [3]

@@ -10,7 +10,7 @@ import pytest
 
 from transcf import Interactions, Popularity
 from transcf.kernels.compiling import clock, on_compile
-from transcf.kernels.decorators import inner
+from transcf.kernels.decorators import _LinkedLibrary, inner
 
 
 def test_compiling_is_told_once_and_only_inside_the_block() -> None:
@@ -109,4 +109,4 @@ def test_functions_that_only_kernels_call_have_no_machine_code_of_their_own() ->
 
     assert double(1.0) == 4
     (result,) = add_one.overloads.values()
-    assert type(result.library).__name__ == "LinkedLibrary"
+    assert isinstance(result.library, _LinkedLibrary)

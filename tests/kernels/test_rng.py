@@ -6,8 +6,7 @@ import numpy as np
 from scipy import stats
 
 from transcf.kernels.decorators import compiled
-from transcf.kernels.rng import advance, below, below_low, mix, stream, uniform
-from transcf.kernels.sampling import deal_items
+from transcf.kernels.sampling import advance, below, below_low, deal_items, mix, stream, uniform
 
 
 @compiled

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transcf.kernels.decorators import compiled
-from transcf.kernels.tickets import NONE, add_to, look_at, share_tickets
+from transcf.kernels.rounds import NONE, add_to, look_at, share_tickets
 from transcf.parallel import use_threads
 
 

@@ -16,10 +16,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from transcf.kernels import Array
-from transcf.kernels.adam import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.kernels.mixture import ScoreConfig
 from transcf.kernels.mixture_batches import EpochPlan
 from transcf.kernels.mixture_context import REACH
+from transcf.kernels.rows import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.models.factors import constrain_norms
 from transcf.models.mixture.training import MixtureTraining
 from transcf.models.training import EpochStats

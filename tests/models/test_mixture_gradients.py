@@ -12,15 +12,13 @@ from tests.models.mixture_oracle import Oracle
 
 from transcf.data.csr import Histories
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.adam import FIRST, AdamState
 from transcf.kernels.mixture import CHUNK, MixtureParams
 from transcf.kernels.mixture_batches import SHARDS
 from transcf.kernels.mixture_context import REACH
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
-from transcf.kernels.rows import padded, padded_width
+from transcf.kernels.rows import FIRST, AdamState, padded, padded_width
 from transcf.models.mixture import MixtureSettings
-from transcf.models.mixture.batches import BatchSampler, Buffers, Events, Shards
-from transcf.models.mixture.training import score_config
+from transcf.models.mixture.training import BatchSampler, Buffers, Events, Shards, score_config
 from transcf.parallel import use_threads
 
 WORLDS: dict[str, dict[str, Any]] = {

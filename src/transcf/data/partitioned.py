@@ -500,7 +500,7 @@ def _split(
     seed: int,
 ) -> pl.DataFrame:
     """Renumber the events that are kept, and hold out two of each user as `leave_one_out` does."""
-    from transcf.kernels.splitting import event_keys, last_two
+    from transcf.kernels.evaluation import event_keys, last_two
 
     first, end = users_here
     old_rows = frame["user"].to_numpy(), frame["item"].to_numpy()

@@ -170,7 +170,7 @@ def draw_candidates(split: Split, n: int = 99, seed: int = 0) -> Split:
         >>> draw_candidates(leave_one_out(synthesize()), n=99).candidates.of(0).shape
         (99,)
     """
-    from transcf.kernels.splitting import draw_unseen
+    from transcf.kernels.evaluation import draw_unseen
 
     n, seed = check_integer("n", n, 1), check_integer("seed", seed)
     held_out = (split.validation.by_user.counts + split.test.by_user.counts) > 0

@@ -228,7 +228,7 @@ def leave_one_out(log: Any, by: Order = "auto", *, seed: int = 0) -> Split:
         >>> leave_one_out(synthesize(users=50, items=30, interactions=500), by="time")
         Split(leave-one-out by time: train 400, validation 50, test 50, candidates none)
     """
-    from transcf.kernels.splitting import event_keys, last_two
+    from transcf.kernels.evaluation import event_keys, last_two
 
     log = as_interactions(log)
     order, recipe = leaving_out(by, seed, timed=log.timestamps is not None)
@@ -346,7 +346,7 @@ def random_ratio(log: Any, test: float = 0.1, *, validation: float = 0.1, seed: 
         validation: Share of events for validation.
         seed: Seed of the draw, which depends on ids only, not on the order of the log.
     """
-    from transcf.kernels.splitting import event_keys
+    from transcf.kernels.evaluation import event_keys
 
     log = as_interactions(log)
     _check_share("test", test)

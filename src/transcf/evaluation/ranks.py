@@ -36,7 +36,7 @@ from transcf.data.report import counted
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, check_word
 from transcf.evaluation.metrics import Counts, Ranks
-from transcf.kernels.ranking import count_better, count_better_candidates, list_doubts
+from transcf.kernels.evaluation import count_better, count_better_candidates, list_doubts
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
 from transcf.retrieval.topk import BestLists, Block, Tiles, lists_blocks, not_finite
 

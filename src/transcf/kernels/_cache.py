@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from uuid import uuid4
 
 import filelock
@@ -42,19 +42,7 @@ from . import compiling
 MOST_FOLDERS = 8
 
 
-class SourceFile(NamedTuple):
-    """A file that compiled code is made from, and the name of its module."""
-
-    module: str
-    path: Path
-
-
-def sources_in(package: str, folder: Path) -> list[SourceFile]:
-    """Return all modules of a package."""
-    return [SourceFile(f"{package}.{path.stem}", path) for path in folder.glob("*.py")]
-
-
-def digest_of(sources: Iterable[SourceFile]) -> str:
+def digest_of(sources: Iterable[Path]) -> str:
     """Return a name for all that compiled code depends on."""
     config = numba.config
     about = [
@@ -68,9 +56,9 @@ def digest_of(sources: Iterable[SourceFile]) -> str:
         [config.CPU_NAME, config.CPU_FEATURES, config.OPT, config.BOUNDSCHECK],
     ]
     digest = hashlib.sha256(repr(about).encode())
-    for module, path in sorted(sources):
+    for path in sorted(sources, key=lambda path: path.name):
         content = path.read_bytes()
-        digest.update(f"{module} {len(content)} ".encode())
+        digest.update(f"{path.name} {len(content)} ".encode())
         digest.update(content)
     return digest.hexdigest()[:20]
 
@@ -264,17 +252,20 @@ def is_missing(kernel: Any, types: tuple[Any, ...] | None = None) -> bool:
     return isinstance(cache, _FunctionCache) and not cache.has(types, kernel.targetctx.codegen())
 
 
-class _Failures(event.Listener):  # type: ignore[misc]
-    """Releases the lock of a function that could not be compiled."""
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Measures the time of compilation, and unlocks functions that could not be compiled."""
 
     def on_start(self, event: Any) -> None:
-        """Nothing to do."""
+        compiling.note_start()
 
     def on_end(self, event: Any) -> None:
-        """Let other processes try."""
+        compiling.note_end()
         dispatcher, types = event.data["dispatcher"], tuple(event.data["args"])
         if types not in dispatcher.overloads and isinstance(dispatcher._cache, _FunctionCache):
             dispatcher._cache.release()
+
+
+event.register("numba:compile", _Listener())
 
 
 class Keeper(event.Listener):  # type: ignore[misc]
@@ -284,37 +275,26 @@ class Keeper(event.Listener):  # type: ignore[misc]
         sources: Files that all of them depend on.
     """
 
-    def __init__(self, sources: Iterable[SourceFile]) -> None:
-        self._sources = set(sources)
-        self._kept, self._waiting = list[Any](), list[Any]()
+    def __init__(self, sources: Iterable[Path]) -> None:
+        self._sources, self._waiting = list(sources), list[Any]()
         self._lock = threading.Lock()
         event.register("numba:compiler_lock", self)
-        event.register("numba:compile", _Failures())
 
     def keep(self, dispatcher: Any) -> Any:
         """Keep what is compiled of a function; returns it."""
-        self._kept.append(dispatcher)
         self._waiting.append(dispatcher)
         return dispatcher
-
-    def watch(self, source: SourceFile) -> None:
-        """Keep what is compiled from now on apart, since it may depend on another source, too."""
-        if source not in self._sources:
-            self._sources.add(source)
-            self._waiting = list(self._kept)
 
     def on_start(self, event: Any) -> None:
         """Choose the folder of functions that have none."""
         if not self._waiting:
             return
         with self._lock:
-            if not self._waiting:
-                return
-            folder = cache_folder(digest_of(self._sources))
+            folder = cache_folder(digest_of(self._sources)) if self._waiting else None
             while self._waiting:
                 dispatcher = self._waiting.pop()
                 if folder is not None:
                     dispatcher._cache = _FunctionCache(dispatcher.py_func, folder)
 
     def on_end(self, event: Any) -> None:
-        """Nothing to do."""
+        pass

@@ -6,6 +6,10 @@ disk. A process that needs a kernel that is being compiled waits for it (`_cache
 compiled twice, and none needs the other process. It ends when there is nothing left to do, or with
 this one.
 
+A function that is compiled into its callers cannot be compiled before them. Large functions that
+are called some thousand times a second are therefore compiled apart from their callers and called
+by address (`call_at`), at the price of passing their arguments in memory.
+
 Run by itself, as `python -m transcf.kernels.ahead`, this module is the other process.
 """
 
@@ -25,6 +29,12 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.types.containers import StarArgTuple
+from numba.extending import intrinsic
 
 from transcf import parallel
 
@@ -47,8 +57,6 @@ class Job(NamedTuple):
     @classmethod
     def of(cls, kernel: Any, *like: Any) -> Job:
         """Return the job of compiling a kernel for arguments like these."""
-        import numba
-
         try:
             key = numba._dispatcher.compute_fingerprint(like)
         except (AttributeError, NotImplementedError):  # an argument of another kind
@@ -79,47 +87,44 @@ class Job(NamedTuple):
         return found
 
 
-class _Helper:
-    """The other process, as this one sees it."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-P", "-m", "transcf.kernels.ahead"]
-        paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-        self._process = subprocess.Popen(
-            command,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for this process
-        )
-        threading.Thread(target=self._process.wait, daemon=True).start()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    def send(self, job: Job, urgent: bool) -> None:
-        assert self._process.stdin is not None
-        function = job.kernel.py_func
-        name = (function.__module__, function.__qualname__, job.types, urgent)
-        with suppress(OSError, pickle.PicklingError, AttributeError):
-            pickle.dump(name, self._process.stdin)
-            self._process.stdin.flush()
-
-    def stop(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE)
-        if self.is_alive:
-            self._process.kill()
-
-
 _lock = threading.Lock()
-_helpers: list[_Helper] = []
+_helpers: list[subprocess.Popen[bytes]] = []
 _later: list[Job] = []
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start the other process."""
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "transcf.kernels.ahead"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for this process
+    )
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+def _send(job: Job, urgent: bool) -> None:
+    pipe, function = _helpers[-1].stdin, job.kernel.py_func
+    assert pipe is not None
+    with suppress(OSError, pickle.PicklingError, AttributeError):
+        pickle.dump((function.__module__, function.__qualname__, job.types, urgent), pipe)
+        pipe.flush()
+
+
+def _stop() -> None:
+    while _helpers:
+        process = _helpers.pop()
+        assert process.stdin is not None
+        with suppress(OSError):
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+        if process.poll() is None:
+            process.kill()
 
 
 def compile_ahead(jobs: Iterable[Job], *, urgent: bool = True) -> None:
@@ -134,22 +139,17 @@ def compile_ahead(jobs: Iterable[Job], *, urgent: bool = True) -> None:
         return
     missing = [job for job in missing if _cache.is_missing(*job)]
     with _lock, suppress(OSError):
-        if missing and not (_helpers and _helpers[-1].is_alive):
-            started = _Helper()
+        if missing and not (_helpers and _helpers[-1].poll() is None):
+            started = _start()
             _stop()
             _helpers.append(started)
         if not urgent:
             _later.extend(missing)
             return
         for job in missing:
-            _helpers[-1].send(job, urgent=True)
+            _send(job, urgent=True)
         while _later:
-            _helpers[-1].send(_later.pop(0), urgent=False)
-
-
-def _stop() -> None:
-    while _helpers:
-        _helpers.pop().stop()
+            _send(_later.pop(0), urgent=False)
 
 
 def _forget() -> None:
@@ -176,6 +176,27 @@ def _may_help() -> bool:
     is_python = is_python and not hasattr(sys, "frozen")  # which would start the program again
     is_first = multiprocessing.parent_process() is None and not _cache.is_helping
     return is_python and is_first and parallel.thread_count() > 1
+
+
+def address_of(job: Job) -> int:
+    """Compile a kernel, unless that is done; return its address."""
+    job.kernel.compile(job.types)
+    result = job.kernel.overloads[job.types]
+    return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
+
+
+@intrinsic
+def call_at(typing: Any, address: Any, *args: Any) -> Any:
+    """Call a kernel that returns a float64; arguments have exactly the types it is compiled for."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kinds, convention = tuple(signature.args[1]), context.call_conv
+        kind = convention.get_function_type(types.float64, kinds)
+        kernel = builder.inttoptr(given[0], ir.PointerType(kind))
+        values = cgutils.unpack_tuple(builder, given[1])
+        return convention.call_function(builder, kernel, types.float64, kinds, values)[1]
+
+    return types.float64(types.intp, StarArgTuple(args)), generate
 
 
 def _help() -> None:

@@ -33,29 +33,17 @@ _SOLVED = 1e-20
 
 
 class Side(NamedTuple):
-    """The quadratics of one side's rows.
+    """The quadratics of one side's rows."""
 
-    Attributes:
-        cuts: where blocks of `rows` begin and end, (n_blocks + 1,) int64.
-        rows: the rows with interactions, (n_active,) int32.
-        indptr: interactions by row, CSR, (n_rows + 1,) int64.
-        indices: (nnz,) int32, which others.
-        shares: s, the factor of G, (n_rows,).
-        weights: the row's factor of v where w is 1, (n_rows,).
-        other_weights: the other's factor of it, (n_others,).
-        ridges: (n_rows,).
-        targets: w, (nnz,); empty where all interactions count 1.
-    """
-
-    cuts: Array
-    rows: Array
-    indptr: Array
-    indices: Array
-    shares: Array
-    weights: Array
-    other_weights: Array
-    ridges: Array
-    targets: Array
+    cuts: Array  # where blocks of `rows` begin and end, (n_blocks + 1,) int64
+    rows: Array  # the rows with interactions, (n_active,) int32
+    indptr: Array  # interactions by row, CSR, (n_rows + 1,) int64
+    indices: Array  # (nnz,) int32, which others
+    shares: Array  # s, the factor of G, (n_rows,)
+    weights: Array  # the row's factor of v where w is 1, (n_rows,)
+    other_weights: Array  # the other's factor of it, (n_others,)
+    ridges: Array  # (n_rows,)
+    targets: Array  # w, (nnz,); empty where all interactions count 1
 
 
 @inlined
@@ -81,7 +69,6 @@ def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Ar
 def _add_grams(
     vectors: Array, width: int, weights: Array, cuts: Array, grams: Array, first: int, end: int
 ) -> None:
-    """The parts first..end-1 of `add_grams`."""
     for part in range(first, end):
         for tile in range(cuts[part], cuts[part + 1], _TILE):
             last = min(tile + _TILE, cuts[part + 1])
@@ -115,16 +102,10 @@ def _add_tile(
 def conjugate_gradient(
     side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array
 ) -> None:
-    """Improve rows by some steps of conjugate gradient, from where they are.
+    """Improve `vectors` by some steps of conjugate gradient, from where they are.
 
-    Args:
-        side: the quadratics.
-        others: rows of the fixed side, flat.
-        width: length of one row.
-        gram: G, (width * width,).
-        steps: how many.
-        vectors: rows of the side to be solved, flat, in and out.
-        losses: what remains of each row's part of the loss, (n_rows,) float64, out.
+    `others` are rows of the fixed side, `gram` is G, (width * width,). What remains of each row's
+    part of the loss is written to `losses`, (n_rows,) float64.
     """
     work = partial(_conjugate_blocks, side, others, width, gram, steps, vectors, losses)
     parallel_for(len(side.cuts) - 1, work)
@@ -135,7 +116,6 @@ def _conjugate_blocks(
     side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array,
     first: int, end: int,
 ) -> None:  # fmt: skip
-    """The blocks first..end-1 of `conjugate_gradient`."""
     cuts, rows, indptr, indices, shares, weights, other_weights, ridges, targets = side
     one = others.dtype.type(1)
     x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
@@ -258,7 +238,6 @@ def _solve_blocks(
     side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array,
     first: int, end: int,
 ) -> None:  # fmt: skip
-    """The blocks first..end-1 of `solve_rows`."""
     cuts, rows, indptr, _, shares, _, _, ridges, targets = side
     # The right-hand side is one more column of the matrix: factorizing it solves half the system.
     stride = width + LANES

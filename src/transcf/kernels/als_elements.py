@@ -20,26 +20,18 @@ from .rows import add_scaled, dot
 
 
 class Room(NamedTuple):
-    """Memory for the neighbours of one row, padded to whole lanes.
+    """Memory for the neighbours of one row, padded to whole lanes."""
 
-    Attributes:
-        columns: their vectors, number by number, flat (dim, length).
-        targets: w_j, how much the pair counts, (length,); zero in the padding.
-        weights: v_j, w_j minus the weight of the pair in G, (length,); zero in the padding.
-        scores: y_j . x, (length,).
-        product: s G x, (width,).
-    """
-
-    columns: Array
-    targets: Array
-    weights: Array
-    scores: Array
-    product: Array
+    columns: Array  # their vectors, number by number, flat (dim, length)
+    targets: Array  # w_j, how much the pair counts, (length,); zero in the padding
+    weights: Array  # v_j, w_j minus the weight of the pair in G, (length,); zero in the padding
+    scores: Array  # y_j . x, (length,)
+    product: Array  # s G x, (width,)
 
 
 @compiled
 def make_room(longest: int, width: int, like: Array) -> Room:
-    """Room for rows of at most `longest` neighbours."""
+    """Return memory for rows of at most `longest` neighbours."""
     length = (longest + LANES - 1) // LANES * LANES
     return Room(
         np.zeros(length * width, like.dtype),
@@ -63,7 +55,6 @@ def _descend_blocks(
     side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array,
     first: int, end: int,
 ) -> None:  # fmt: skip
-    """The blocks first..end-1 of `descend_rows`."""
     _, _, indptr, indices, shares, weights, other_weights, ridges, targets = side
     one = others.dtype.type(1)
     rows = side.rows[side.cuts[first] : side.cuts[end]]
@@ -142,23 +133,15 @@ def _slope(room: Room, at: int, length: int) -> tuple[float, float]:
 
 
 class Arrivals(NamedTuple):
-    """Interactions by row, known and new ones.
+    """Interactions by row, known and new ones."""
 
-    Attributes:
-        indptr: CSR, (n_rows + 1,) int64.
-        indices: (nnz,) int32.
-        turns: when each arrives: the number of its event, -1 for those known before, (nnz,).
-        targets: how much each counts, (nnz,).
-        gram: the weighted sum of y y' over the rows that are known, (width * width,), in and out.
-        known: which rows are part of `gram`, (n_rows,) bool, in and out.
-    """
-
-    indptr: Array
-    indices: Array
-    turns: Array
-    targets: Array
+    indptr: Array  # CSR, (n_rows + 1,) int64
+    indices: Array  # (nnz,) int32
+    turns: Array  # when each arrives: the number of its event, -1 for those known before, (nnz,)
+    targets: Array  # how much each counts, (nnz,)
+    #: The weighted sum of y y' over the rows that are known, (width * width,), in and out.
     gram: Array
-    known: Array
+    known: Array  # which rows are part of `gram`, (n_rows,) bool, in and out
 
 
 @compiled
@@ -166,20 +149,11 @@ def learn_online(
     event_users: Array, event_items: Array, of_users: Arrivals, of_items: Arrivals,
     missing: Array, ridge: float, steps: int, width: int, dim: int, users: Array, items: Array,
 ) -> None:  # fmt: skip
-    """Learn from new interactions, one after the other; changes `users` and `items`.
+    """Learn from new interactions, one after the other; changes the vectors of users and items.
 
-    Args:
-        event_users: user row of each new interaction, (n_events,).
-        event_items: item row of each, (n_events,).
-        of_users: interactions by user.
-        of_items: interactions by item.
-        missing: weight of an item for users without it, (n_items,).
-        ridge: weight of |x|^2.
-        steps: how often the user and then the item is updated.
-        width: length of one padded row.
-        dim: numbers of a row that are not padding.
-        users: user vectors, flat.
-        items: item vectors, flat.
+    `event_users` and `event_items` are their rows, `of_users` and `of_items` all interactions.
+    `missing` is the weight of an item for users without it, (n_items,), and `ridge` that of |x|^2.
+    The user and then the item of an event is updated `steps` times.
     """
     one = users.dtype.type(1)
     longest = max(np.diff(of_users.indptr).max(), np.diff(of_items.indptr).max())

@@ -62,10 +62,6 @@ def on_compile(callback: Callable[[bool], object]) -> Iterator[None]:
 
     Functions that are loaded from disk do not count. Only one thread at a time compiles, and it is
     the one that calls.
-
-    Example:
-        >>> with on_compile(lambda is_compiling: print("compiling" if is_compiling else "done")):
-        ...     model.fit(log)  # doctest: +SKIP
     """
     _callbacks.append(callback)
     try:

@@ -4,92 +4,71 @@ numba optimises every function and turns it into machine code, although a functi
 into its callers is optimised there again and its own machine code never runs. `_LINKED` leaves
 these steps out: the kernels of the mixture compile in two thirds of the time. Functions that are
 inlined into hot loops are still optimised on their own: the last bits of results depend on it. This
-relies on internals of numba. Where they are missing, functions are compiled as usual.
+relies on internals of numba.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event, options
+from numba.core import compiler, options, typed_passes
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_machinery import LoweringPass, register_pass
 
-from . import compiling
-from ._cache import Keeper, SourceFile, sources_in
+from ._cache import Keeper
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _linked_compiler() -> type:
-    """Return numba's compiler with libraries that are linked into others and never run.
+class _NoEnvironment:
+    """Code generator of a function that Python does not call: it needs no environment."""
 
-    Raises:
-        AttributeError: numba has changed.
-        ImportError: The same.
-    """
-    from numba.core import compiler, typed_passes
-    from numba.core.codegen import JITCodeLibrary
-    from numba.core.compiler_machinery import LoweringPass, register_pass
-
-    for step in ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals"):
-        getattr(JITCodeLibrary, step)
-
-    class NoEnvironment:
-        """Code generator of a function that Python does not call: it needs no environment."""
-
-        def set_env(self, *_: Any) -> None:
-            pass
-
-    class LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
-        """LLVM code without machine code."""
-
-        is_inlined = False
-        codegen = NoEnvironment()
-
-        def _optimize_final_module(self) -> None:
-            if self.is_inlined:
-                super()._optimize_final_module()
-
-        def _finalize_final_module(self) -> None:
-            self._finalize_dynamic_globals()
-            self._finalized = True
-
-        def get_pointer_to_function(self, name: str) -> int:
-            self._ensure_finalized()
-            return 0
-
-    @register_pass(mutates_CFG=False, analysis_only=False)
-    class UseLinkedLibrary(LoweringPass):  # type: ignore[misc]
-        """Choose the library that the next pass writes to."""
-
-        _name = "transcf_use_linked_library"
-
-        def __init__(self) -> None:
-            LoweringPass.__init__(self)
-
-        def run_pass(self, state: Any) -> bool:
-            library = LinkedLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-            library.is_inlined = state.flags.forceinline
-            state.library = library
-            return True
-
-    class LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]
-        def define_pipelines(self) -> list[Any]:
-            passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-            passes.add_pass_after(UseLinkedLibrary, typed_passes.AnnotateTypes)
-            passes.finalize()
-            return [passes]
-
-    return LinkedCompiler
+    def set_env(self, *_: Any) -> None:
+        pass
 
 
-def _linked_options() -> dict[str, Any]:
-    """Return options of `numba.njit` for functions that only other kernels call."""
-    try:
-        return {"pipeline_class": _linked_compiler()}
-    except (AttributeError, ImportError):
-        return {}
+class _LinkedLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """LLVM code without machine code."""
+
+    is_inlined = False
+    codegen = _NoEnvironment()
+
+    def _optimize_final_module(self) -> None:
+        if self.is_inlined:
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _UseLinkedLibrary(LoweringPass):  # type: ignore[misc]
+    """Choose the library that the next pass writes to."""
+
+    _name = "transcf_use_linked_library"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        library = _LinkedLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        library.is_inlined = state.flags.forceinline
+        state.library = library
+        return True
+
+
+class _LinkedCompiler(compiler.CompilerBase):  # type: ignore[misc]
+    def define_pipelines(self) -> list[Any]:
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_UseLinkedLibrary, typed_passes.AnnotateTypes)
+        passes.finalize()
+        return [passes]
 
 
 # Sums may be reassociated and multiply-adds fused, but NaN and infinity keep their meaning:
@@ -103,7 +82,7 @@ _CALLED: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 #: For functions that only kernels call: an entry point for Python takes as long to compile as many
 #: a function.
 _INNER: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_LINKED: dict[str, Any] = _linked_options()
+_LINKED: dict[str, Any] = {"pipeline_class": _LinkedCompiler}
 #: Without reference counts, if this version of numba can leave them out: an atomic step for every
 #: array of every call.
 _UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(options.DefaultOptions, "_nrt") else {}
@@ -112,13 +91,7 @@ _UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(options.DefaultOptions, 
 INLINED: dict[str, Any] = {"forceinline": True, **_UNCOUNTED, **_INNER, **_RELAXED, **_LINKED}
 _HERE = Path(__file__).resolve().parent
 _SCORES = _HERE.parent / "models" / "transcf" / "score_functions.py"
-#: Keeps what is compiled from these files, and from those that `watch_source` names.
-_keeper = Keeper(
-    [
-        *sources_in("transcf.kernels", _HERE),
-        SourceFile("transcf.models.transcf.score_functions", _SCORES),
-    ]
-)
+_keeper = Keeper([*_HERE.glob("*.py"), _SCORES])
 
 
 def compiled(function: Function) -> Function:
@@ -149,29 +122,3 @@ def pasted(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """Like `inner`, for the pieces of a hot loop; they make no arrays."""
     return cast(Function, numba.njit(**INLINED)(function))
-
-
-def part_of_kernels(function: Function) -> Function:
-    """Like `inlined`, for a function of another package; kernels are recompiled if it changes."""
-    watch_source(function.__module__)
-    return inlined(function)
-
-
-def watch_source(module: str) -> None:
-    """Recompile kernels when this module, which they refer to, has changed."""
-    path = sys.modules[module].__file__
-    if path is not None:
-        _keeper.watch(SourceFile(module, Path(path).resolve()))
-
-
-class _Watch(event.Listener):  # type: ignore[misc]
-    """Passes numba's events to `compiling`."""
-
-    def on_start(self, event: Any) -> None:
-        compiling.note_start()
-
-    def on_end(self, event: Any) -> None:
-        compiling.note_end()
-
-
-event.register("numba:compile", _Watch())

@@ -85,34 +85,16 @@ def _sweep(
 
 
 def elastic_weights(
-    first: int,
-    last: int,
-    by_item: tuple[Array, Array],
-    by_user: tuple[Array, Array],
-    values: Array,
-    l1: float,
-    l2: float,
-    tolerance: float,
-    most_sweeps: int,
-    out: Array,
-) -> Array:
-    """Find the weights of all items for the targets first..last-1.
+    first: int, last: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], values:
+    Array, l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array,
+) -> Array:  # fmt: skip
+    """Find the weights of all items for the targets first..last-1; returns which are done.
 
-    Args:
-        first: First target.
-        last: One after the last.
-        by_item: Users by item, CSR: (n_items + 1,) int64, (nnz,) int32.
-        by_user: Items by user, CSR: (n_users + 1,) int64, (nnz,) int32.
-        values: What a target is for each of its users, in the order of `by_item`, all above 0;
-            empty for ones.
-        l1: Weight of the sum.
-        l2: Weight of the squares.
-        tolerance: A target is done when a sweep changes no weight by more.
-        most_sweeps: Sweeps after which a target is left as it is.
-        out: The weights, (last - first, n_items), out.
-
-    Returns:
-        (last - first,) bool: which targets are done.
+    `by_item` has the users of items, CSR: (n_items + 1,) int64, (nnz,) int32; `by_user` the items
+    of users. `values` say what a target is for each of its users, in the order of `by_item`, all
+    above 0; they are empty for ones. A target is done when a sweep changes no weight by more than
+    `tolerance`, and left as it is after `most_sweeps`. Weights are written to `out`,
+    (last - first, n_items).
     """
     done = np.zeros(last - first, np.bool_)
     work = partial(
@@ -129,7 +111,6 @@ def _fill_slots(
     values: Array, l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array,
     done: Array, first_slot: int, end_slot: int,
 ) -> None:  # fmt: skip
-    """The slots first_slot..end_slot-1 of `elastic_weights`."""
     n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
     residual, weights = np.zeros(n_users), np.zeros(n_items)
     shared, found = np.zeros(n_items), np.empty(n_items, np.int32)

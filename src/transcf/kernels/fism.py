@@ -4,10 +4,8 @@ A sample moves the vectors p of all items in a user's history by the same step. 
 keeps the sum X of these vectors and the sum D of the steps of a visit: the current vector of item k
 is p_k + D, and D is added to the rows when the visit ends. A positive item is left out of the
 history that predicts it. Meanwhile C is the sum of the others, and the steps that the item missed
-are subtracted from its row afterwards.
-
-`working` holds [X | D | C | B], each of length dim, where B is D when the item was left out. Rows
-are flat and padded with zeros to whole lanes.
+are subtracted from its row afterwards. `working` holds [X | D | C | B], each of length dim, where B
+is D when the item was left out.
 """
 
 from typing import Any, NamedTuple
@@ -17,9 +15,8 @@ import numpy as np
 from . import Array
 from .decorators import compiled, inlined, inner
 from .lanes import LANES, fill, load, store
-from .rng import advance, below, mix, stream
-from .rows import add_scaled, clear, dot, prefetch_row
-from .sampling import TRAINING
+from .rows import add_scaled, clear, dot, first_from, prefetch_row
+from .sampling import TRAINING, advance, below, mix, stream
 
 
 class FISMVectors(NamedTuple):
@@ -31,77 +28,33 @@ class FISMVectors(NamedTuple):
 
 
 class FISMRates(NamedTuple):
-    """Settings of a step, numbers in the type of the vectors.
-
-    `shrink` is the learning rate times the L2 weight of vectors, `bias_shrink` that of biases.
-    `offset` is subtracted from the targets 1 and 0 of the point-wise loss.
-    """
+    """Settings of a step, numbers in the type of the vectors."""
 
     learning_rate: Any
-    shrink: Any
-    bias_shrink: Any
-    offset: Any
+    shrink: Any  # the learning rate times the L2 weight of vectors
+    bias_shrink: Any  # the same of biases
+    offset: Any  # subtracted from the targets 1 and 0 of the point-wise loss
     negatives: int
     pairwise: bool
 
 
 class Visits(NamedTuple):
-    """Users in the order of an epoch, their number of positives, and where these start in [0, 1).
-
-    `weights` are those of all events, or empty if all are equal.
-    """
+    """Users in the order of an epoch, and their positives as places among their items."""
 
     users: Array
-    positives: Array
-    starts: Array
-    weights: Array
-
-
-@inlined
-def _is_own(rows: Array, item: int) -> bool:
-    """Return whether an item is among ascending rows."""
-    begin, end = 0, len(rows)
-    while begin < end:
-        middle = (begin + end) // 2
-        if rows[middle] < item:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin < len(rows) and rows[begin] == item
+    starts: Array  # where those of each user start, (n + 1,) int64
+    places: Array  # int32
 
 
 @inlined
 def draw_unseen(rows: Array, active: Array, state: np.uint64) -> tuple[np.uint64, int]:
     """Draw an active item that is not among ascending rows."""
-    state = advance(state)
-    item = active[below(mix(state), len(active))]
-    while _is_own(rows, item):
+    while True:
         state = advance(state)
         item = active[below(mix(state), len(active))]
-    return state, item
-
-
-@compiled
-def choose_positives(weights: Array, count: int, start: float, places: Array) -> None:
-    """Choose positives among a user's `count` items in turn, or evenly on a line of the weights."""
-    if len(weights) == 0:
-        for n in range(len(places)):
-            places[n] = (int(start * count) + n) % count
-        return
-    length = np.float64(0)
-    for weight in weights:
-        length += weight
-    step, point = length / len(places), start * length
-    place, end = 0, np.float64(weights[0])
-    for n in range(len(places)):
-        while point >= end and place < count - 1:
-            place += 1
-            end += weights[place]
-        places[n] = place
-        point += step
-        if point >= length:
-            point -= length
-            place, end = 0, np.float64(weights[0])
+        place = first_from(rows, 0, len(rows), item)
+        if place == len(rows) or rows[place] != item:
+            return state, item
 
 
 @inlined
@@ -201,22 +154,20 @@ def _visit(
 @compiled
 def run_epoch(
     rates: FISMRates, vectors: FISMVectors, dim: int, indptr: Array, indices: Array, active: Array,
-    visits: Visits, places: Array, scales: Array, seed: int, epoch: int,
+    visits: Visits, scales: Array, seed: int, epoch: int,
 ) -> float:  # fmt: skip
     """Let every user of an epoch learn in turn; returns the sum of the losses.
 
     Items by user are ascending (int64 `indptr`, int32 `indices`). Every user lacks one of the
-    `active` items (int32). `places` is memory for the positives of any user (int32), and `scales`
-    has the scale of a history by its length, (longest + 1,), in the type of the vectors.
+    `active` items (int32). `scales` has the scale of a history by its length, (longest + 1,), in
+    the type of the vectors.
     """
     loss, one = 0.0, scales.dtype.type(1)
     working = np.zeros(4 * dim, scales.dtype)
     for v in range(len(visits.users)):
         user = visits.users[v]
-        begin, end = indptr[user], indptr[user + 1]
-        rows, chosen = indices[begin:end], places[: visits.positives[v]]
-        own = visits.weights[begin:end] if len(visits.weights) > 0 else visits.weights
-        choose_positives(own, end - begin, visits.starts[v], chosen)
+        rows = indices[indptr[user] : indptr[user + 1]]
+        chosen = visits.places[visits.starts[v] : visits.starts[v + 1]]
         clear(working, 0, 2 * dim)
         for item in rows:
             add_scaled(working, 0, vectors.history, dim * item, dim, one)

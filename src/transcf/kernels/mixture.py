@@ -25,11 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from . import Array
-from .adam import AdamState, AdamStep, flat, move_row
 from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
-from .rows import add_scaled, clear, dot, prefetch_row
+from .rows import AdamState, AdamStep, add_scaled, clear, dot, flat, move_row, prefetch_row
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512
@@ -44,31 +43,20 @@ TINY = np.float32(1e-30)
 
 
 class ScoreConfig(NamedTuple):
-    """Constants of the score.
+    """Constants of the score."""
 
-    Attributes:
-        tau: Weight of the squared distance from the items of the history.
-        beta: Weight of the squared distance from the user's position a.
-        past: Weights of events by how many places they are before the target, (longest,) float32.
-        future: The same for events after the target.
-    """
-
-    tau: float
-    beta: float
+    tau: float  # weight of the squared distance from the items of the history
+    beta: float  # weight of the squared distance from the user's position a
+    #: Weights of events by how many places they are before the target, (longest,) float32.
     past: Array
-    future: Array
+    future: Array  # the same for events after the target
 
 
 class Negatives(NamedTuple):
-    """Items that all targets of a batch are compared with.
+    """Items that all targets of a batch are compared with."""
 
-    Attributes:
-        vectors: b, (n, width) float32; n is a multiple of 16, rows of zeros fill up.
-        item_offsets: h plus the logarithm of the number of represented items, (n,) float32.
-    """
-
-    vectors: Array
-    item_offsets: Array
+    vectors: Array  # b, (n, width) float32; n is a multiple of 16, rows of zeros fill up
+    item_offsets: Array  # h plus the logarithm of the number of represented items, (n,) float32
 
 
 class Workspace(NamedTuple):
@@ -76,59 +64,35 @@ class Workspace(NamedTuple):
 
     Several arrays hold values first and gradients later. Those with a slash are larger, or have
     another meaning, without user vectors (`mixture_context`).
-
-    Attributes:
-        moved: v, (n_events, width) / 2 tau p and 2 beta A, (2 n_events, width).
-        offsets: e, (n_events,).
-        targets: b of the events' items, (n_events, width).
-        item_offsets: h of them, then gradients by N, (n_events,).
-        tile: E / E, H and S, flat, (n_events * n_negatives,) / three times as many.
-        pairs: The same for targets, flat, (n_events * CHUNK,) / (n_events * BAND,).
-        sums: F, then gradients by e, (n_events,).
-        sum_slopes: Gradients by F / ones, (n_events,).
-        target_offset_slopes: N of targets, then gradients by their h, (n_events,).
-        rest: Partitions of targets without N, then gradients by them, (n_events,).
-        others: Gradients by e but for those through F / offsets of positions, then gradients by
-            them, (n_events,).
-        moved_slopes: Gradients by v, (n_events, width).
-        target_slopes: Gradients by b of the events' items, (n_events, width).
-        scaled: Scratch, of the shape of `moved`.
-        negative_slopes: Gradients by b of the negatives, (SHARDS, n_negatives, width).
-        negative_offset_slopes: The same by h, (SHARDS, n_negatives).
     """
 
-    moved: Array
-    offsets: Array
-    targets: Array
-    item_offsets: Array
-    tile: Array
-    pairs: Array
-    sums: Array
-    sum_slopes: Array
-    target_offset_slopes: Array
-    rest: Array
+    moved: Array  # v, (n_events, width) / 2 tau p and 2 beta A, (2 n_events, width)
+    offsets: Array  # e, (n_events,)
+    targets: Array  # b of the events' items, (n_events, width)
+    item_offsets: Array  # h of them, then gradients by N, (n_events,)
+    tile: Array  # E / E, H and S, flat, (n_events * n_negatives,) / three times as many
+    pairs: Array  # the same for targets, flat, (n_events * CHUNK,) / (n_events * BAND,)
+    sums: Array  # F, then gradients by e, (n_events,)
+    sum_slopes: Array  # gradients by F / ones, (n_events,)
+    target_offset_slopes: Array  # N of targets, then gradients by their h, (n_events,)
+    rest: Array  # partitions of targets without N, then gradients by them, (n_events,)
+    #: Gradients by e but for those through F / offsets of positions, then gradients by them,
+    #: (n_events,).
     others: Array
-    moved_slopes: Array
-    target_slopes: Array
-    scaled: Array
-    negative_slopes: Array
-    negative_offset_slopes: Array
+    moved_slopes: Array  # gradients by v, (n_events, width)
+    target_slopes: Array  # gradients by b of the events' items, (n_events, width)
+    scaled: Array  # scratch, of the shape of `moved`
+    negative_slopes: Array  # gradients by b of the negatives, (SHARDS, n_negatives, width)
+    negative_offset_slopes: Array  # the same by h, (SHARDS, n_negatives)
 
 
 class MixtureParams(NamedTuple):
-    """Trained arrays, rows padded to whole lanes.
+    """Trained arrays, rows padded to whole lanes."""
 
-    Attributes:
-        users: a, (n_users, width).
-        items: b, (n_items, width).
-        history: p, (n_items, width); the same arrays as `items` where they are tied.
-        bias: c, (n_items,).
-    """
-
-    users: AdamState
-    items: AdamState
-    history: AdamState
-    bias: AdamState
+    users: AdamState  # a, (n_users, width)
+    items: AdamState  # b, (n_items, width)
+    history: AdamState  # p, (n_items, width); the same arrays as `items` where they are tied
+    bias: AdamState  # c, (n_items,)
 
 
 @apart
@@ -363,14 +327,9 @@ def _give_back(config: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
 
 @inner
 def _move_users(
-    config: ScoreConfig,
-    batch: Batch,
-    params: MixtureParams,
-    work: Workspace,
-    begin: int,
-    stop: int,
-    step: AdamStep,
-) -> None:
+    config: ScoreConfig, batch: Batch, params: MixtureParams, work: Workspace, begin: int, stop:
+    int, step: AdamStep,
+) -> None:  # fmt: skip
     """Apply the gradients of some users of a batch."""
     width, scale = work.moved.shape[1], fill(np.float32(2 * config.beta))
     users, moved = flat(params.users), work.moved_slopes.reshape(-1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import Array
 from .decorators import compiled, inner
-from .rng import advance, mix, stream, uniform
+from .sampling import advance, mix, stream, uniform
 
 #: Number of shards per batch. Gradients are summed in shard order, so results do not depend on how
 #: many threads or workers process the shards.
@@ -22,73 +22,44 @@ _DRAWING = 1
 
 
 class EventArrays(NamedTuple):
-    """The training events.
+    """The training events."""
 
-    Attributes:
-        indptr: Where the events of users start, (n_users + 1,) int64.
-        items: Item rows of the events, oldest first, (n_events,) int32.
-        weights: How much events count as targets, (n_events,) float32.
-        active: Rows of items with events, (n_active,) int32.
-        log_counts: Logarithm of the number of items that each represents when it is drawn,
-            (n_items,) float32.
-    """
-
-    indptr: Array
-    items: Array
-    weights: Array
-    active: Array
+    indptr: Array  # where the events of users start, (n_users + 1,) int64
+    items: Array  # item rows of the events, oldest first, (n_events,) int32
+    weights: Array  # how much events count as targets, (n_events,) float32
+    active: Array  # rows of items with events, (n_active,) int32
+    #: Logarithm of the number of items that each represents when it is drawn, (n_items,) float32.
     log_counts: Array
 
 
 class EpochPlan(NamedTuple):
-    """The batches of an epoch.
+    """The batches of an epoch."""
 
-    Attributes:
-        users: Rows of users in the order in which they come, shard by shard, (n,) int32.
-        cuts: Where the batches of each shard start among them, (SHARDS, n_batches + 1) int64.
-        candidates: Rows of the items to draw from, in an order of the epoch's own, (n,) int32.
-        reach: Cumulated chances of these to be drawn for a batch, up to `n_drawn`, (n,) float64.
-        seed: Of the run.
-        epoch: Its number.
-    """
-
-    users: Array
-    cuts: Array
-    candidates: Array
+    users: Array  # rows of users in the order in which they come, shard by shard, (n,) int32
+    cuts: Array  # where the batches of each shard start among them, (SHARDS, n_batches + 1) int64
+    candidates: Array  # rows of the items to draw from, in an order of the epoch's own, (n,) int32
+    #: Cumulated chances of these to be drawn for a batch, up to `n_drawn`, (n,) float64.
     reach: Array
-    seed: int
-    epoch: int
+    seed: int  # of the run
+    epoch: int  # its number
 
 
 class Batch(NamedTuple):
-    """Memory of a batch, enough for the largest.
+    """Memory of a batch, enough for the largest."""
 
-    Attributes:
-        users: Rows of the users, (n,) int32.
-        starts: Where the events of each start, (n + 1,) int64.
-        shards: Where shards start, in users, (SHARDS + 1,) int64.
-        items: Item rows of the events, oldest first, (n_events,) int32.
-        weights: How much events count as targets, (n_events,) float32.
-        places: Of the events' items among those that the batch touches, (n_events,) int32.
-        touched: Rows of these, or `NO_SLOT`, (n_places,) int32: negatives, then the others in
-            the order in which they come.
-        size: How many there are, (1,) int64.
-        firsts: Where the events of each start in `order`, (n_places + 1,) int64.
-        order: Events by the places of their items, oldest first, (n_events,) int32.
-        place_of: For each item its place; `NO_SLOT` between batches, (n_items,) int32.
-    """
-
-    users: Array
-    starts: Array
-    shards: Array
-    items: Array
-    weights: Array
-    places: Array
+    users: Array  # rows of the users, (n,) int32
+    starts: Array  # where the events of each start, (n + 1,) int64
+    shards: Array  # where shards start, in users, (SHARDS + 1,) int64
+    items: Array  # item rows of the events, oldest first, (n_events,) int32
+    weights: Array  # how much events count as targets, (n_events,) float32
+    places: Array  # of the events' items among those that the batch touches, (n_events,) int32
+    #: Rows of these, or `NO_SLOT`, (n_places,) int32: negatives, then the others in the order in
+    #: which they come.
     touched: Array
-    size: Array
-    firsts: Array
-    order: Array
-    place_of: Array
+    size: Array  # how many there are, (1,) int64
+    firsts: Array  # where the events of each start in `order`, (n_places + 1,) int64
+    order: Array  # events by the places of their items, oldest first, (n_events,) int32
+    place_of: Array  # for each item its place; `NO_SLOT` between batches, (n_items,) int32
 
 
 @inner

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from . import Array
-from .adam import AdamStep
 from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture import TINY, MixtureParams, Negatives, ScoreConfig, Workspace, hide_own
 from .mixture_batches import Batch
-from .rows import add_scaled, clear, copy, dot
+from .rows import AdamStep, add_scaled, clear, copy, dot
 
 #: Places before and after a target that are its context.
 REACH = 32

@@ -16,16 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import Array
-from .adam import AdamStep, flat, move_bias, move_row, prefetch_state
-from .ahead import Job, compile_ahead
-from .apart import address_of, call_at
+from .ahead import Job, address_of, call_at, compile_ahead
 from .decorators import apart, compiled, inlined, inner
 from .lanes import LANES, fill, load, store
 from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, run_shard
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, fill_batch
 from .mixture_context import run_context_shard
-from .rows import add_scaled, clear, copy, dot
-from .tickets import NONE, add_to, look_at, share_tickets
+from .rounds import NONE, add_to, look_at, share_tickets
+from .rows import AdamStep, add_scaled, clear, copy, dot, flat, move_bias, move_row, prefetch_state
 
 #: Rows that are asked for before they are needed.
 _AHEAD = 3
@@ -125,41 +123,24 @@ _WORTH_SHARING = 1 << 16
 
 
 class StepConfig(NamedTuple):
-    """Constants of the training steps.
+    """Constants of the training steps."""
 
-    Attributes:
-        n_drawn: Negatives of a batch.
-        tied: Whether b and p are the same vectors.
-        power: How rows are projected into the unit ball, see `bring_into_ball`.
-        user_rate: Step size of users, as a multiple of that of items.
-        has_users: Whether users have vectors; else positions are means of contexts.
-    """
-
-    n_drawn: int
-    tied: bool
-    power: int
-    user_rate: float
-    has_users: bool = True
+    n_drawn: int  # negatives of a batch
+    tied: bool  # whether b and p are the same vectors
+    power: int  # how rows are projected into the unit ball, see `bring_into_ball`
+    user_rate: float  # step size of users, as a multiple of that of items
+    has_users: bool = True  # whether users have vectors; else positions are means of contexts
 
 
 class MixtureEpoch(NamedTuple):
-    """What the batches of an epoch have in common.
+    """What the batches of an epoch have in common."""
 
-    Attributes:
-        config: Constants of the score.
-        step_config: Constants of the steps.
-        log: The training events.
-        plan: The batches of this epoch.
-        rates: Step size of each batch, see `adam.step_sizes`, (n_batches,) float64.
-        params: The trained arrays, changed in place.
-    """
-
-    config: ScoreConfig
-    step_config: StepConfig
-    log: EventArrays
-    plan: EpochPlan
-    rates: Array
-    params: MixtureParams
+    config: ScoreConfig  # constants of the score
+    step_config: StepConfig  # constants of the steps
+    log: EventArrays  # the training events
+    plan: EpochPlan  # the batches of this epoch
+    rates: Array  # step size of each batch, see `step_sizes`, (n_batches,) float64
+    params: MixtureParams  # the trained arrays, changed in place
 
 
 def run_batches(
@@ -168,16 +149,9 @@ def run_batches(
 ) -> None:  # fmt: skip
     """Take a step on each of the batches first..end-1 of an epoch.
 
-    Args:
-        epoch: What they have in common.
-        batch: Memory for the largest batch.
-        negatives: Memory for what is drawn.
-        work: Memory for the largest batch.
-        losses: Out, (n_batches, SHARDS) float64.
-        first: Number of a batch.
-        end: Number of a batch.
-        half: Of a single batch, 0 runs phases 1 to 3 and 1 runs phase 4; None runs all. Between
-            the halves, processes exchange gradients of items.
+    `batch`, `negatives` and `work` are memory for the largest batch; losses are written to
+    `losses`, (n_batches, SHARDS) float64. Of a single batch, `half` 0 runs phases 1 to 3 and 1 runs
+    phase 4; between the halves, processes exchange gradients of items.
     """
     start, stop = first * _TICKETS, end * _TICKETS
     start, stop = (start + (half == 1) * _MOVE, start + _MOVE if half == 0 else stop)

@@ -16,25 +16,24 @@ from transcf.parallel import one_blas_thread, parallel_for
 from . import Array
 from .decorators import compiled, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
+from .rows import first_from
 
 #: Items that are scored together, and rows of histories: what fits into a cache.
 _ITEMS, _ROWS = 496, 128
+#: Columns of a strip of a table, a multiple of the two groups of lanes that are summed together.
+STRIP = 64
+#: Past items whose terms are computed together in a table.
+_TABLE_ROWS = 256
 #: Fewer pairs than this are not worth a thread.
 _PAIRS_OF_A_THREAD = 64
 
 
 class UserQueries(NamedTuple):
-    """Translated positions of users.
+    """Translated positions of users."""
 
-    Attributes:
-        starts: First point of each user, (n + 1,) int64.
-        points: v, (n_points, width) float32, see `kernels.mixture`.
-        offsets: e with the logarithm of the weight, (n_points,) float32.
-    """
-
-    starts: Array
-    points: Array
-    offsets: Array
+    starts: Array  # first point of each user, (n + 1,) int64
+    points: Array  # v, (n_points, width) float32, see `kernels.mixture`
+    offsets: Array  # e with the logarithm of the weight, (n_points,) float32
 
 
 def score_users(queries: UserQueries, items: Array, item_offsets: Array) -> Array:
@@ -121,30 +120,17 @@ def _log_sums(
 
 
 class SparseTerms(NamedTuple):
-    """The matrix m by past items; arrays are read-only.
+    """The matrix m by past items; arrays are read-only."""
 
-    Attributes:
-        starts: Where the entries of each past item start, (n_items + 1,) int64.
-        items: Scored items, ascending for each past item, (n_entries,) int32.
-        values: m_ki, above 0, (n_entries,) float32.
-    """
-
-    starts: Array
-    items: Array
-    values: Array
+    starts: Array  # where the entries of each past item start, (n_items + 1,) int64
+    items: Array  # scored items, ascending for each past item, (n_entries,) int32
+    values: Array  # m_ki, above 0, (n_entries,) float32
 
 
 @inlined
 def place_of(terms: SparseTerms, past: int, item: int) -> int:
     """Return the place of the first entry of a past item that is not before an item."""
-    low, high = terms.starts[past], terms.starts[past + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if terms.items[middle] < item:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return first_from(terms.items, terms.starts[past], terms.starts[past + 1], item)
 
 
 @inlined
@@ -164,31 +150,18 @@ def log_sum_of_two(one: float, two: float) -> float:
 
 
 class ScoreParams(NamedTuple):
-    """What the scores of pairs are made of; all arrays are `read_only`.
+    """What the scores of pairs are made of; all arrays are `read_only`."""
 
-    Attributes:
-        starts: Where each user's events start, (n_users + 1,) int64.
-        past: Item rows of the events, (n_events,) int32.
-        logs: Logarithms of how much they count, (n_events,) float64.
-        users: a, (n_users, dim) float32.
-        items: b, (n_items, dim) float32.
-        history: p, (n_items, dim) float32.
-        bias: c, (n_items,) float32.
-        tau: How much past items count.
-        beta: How much the users' own points count.
-        terms: Added to exp(-tau |p_k - b_i|^2), see `SparseTerms`.
-    """
-
-    starts: Array
-    past: Array
-    logs: Array
-    users: Array
-    items: Array
-    history: Array
-    bias: Array
-    tau: float
-    beta: float
-    terms: SparseTerms
+    starts: Array  # where each user's events start, (n_users + 1,) int64
+    past: Array  # item rows of the events, (n_events,) int32
+    logs: Array  # logarithms of how much they count, (n_events,) float64
+    users: Array  # a, (n_users, dim) float32
+    items: Array  # b, (n_items, dim) float32
+    history: Array  # p, (n_items, dim) float32
+    bias: Array  # c, (n_items,) float32
+    tau: float  # how much past items count
+    beta: float  # how much the users' own points count
+    terms: SparseTerms  # added to exp(-tau |p_k - b_i|^2), see `SparseTerms`
 
 
 def score_pairs(params: ScoreParams, users: Array, items: Array) -> Array:
@@ -208,7 +181,6 @@ def score_pairs(params: ScoreParams, users: Array, items: Array) -> Array:
 def _score_pairs(
     params: ScoreParams, users: Array, items: Array, scores: Array, first: int, end: int
 ) -> None:
-    """Score the pairs first..end-1."""
     longest = 1
     for n in range(first, end):
         longest = max(longest, params.starts[users[n] + 1] - params.starts[users[n]])
@@ -287,3 +259,104 @@ def add_terms_of_users(
                 own += apart * apart
             added = np.float64(params.bias[item]) - params.beta * own + math.log(total)
             tile[n, column] = np.float32(log_sum_of_two(np.float64(tile[n, column]), added))
+
+
+# -- many users: a table of terms by past item and scored item -------------------------------------
+
+# The position of a user is a common factor of all terms of a score, so the terms depend on two
+# items only: exp(-tau |p_k - b_i|^2). For many users it is cheaper to compute each term once. The
+# table is computed in strips of columns: each strip is computed, summed for all users, and
+# overwritten by the next one. Within a strip, sixteen columns of all past items are contiguous (one
+# cache line each), so that the columns stay in a cache while all users read them.
+
+
+class PastItems(NamedTuple):
+    """Past items as terms need them."""
+
+    points: Array  # 2 tau p, (n_past, width) float32
+    #: -tau |p|^2, (n_past,) float32; no exponent may be below -80, where terms vanish.
+    offsets: Array
+
+
+class UserHistories(NamedTuple):
+    """Histories of users, and the common offset of the scores of each user."""
+
+    starts: Array  # first event of each user, (n + 1,) int64; every user has at least one
+    places: Array  # past items, (n_events,) int32
+    weights: Array  # how much they count, (n_events,) float32
+    offsets: Array  # added to all scores of the user, (n,) float32
+
+
+class ScoredItems(NamedTuple):
+    """Items to score, a multiple of `STRIP`; the last may be none."""
+
+    points: Array  # b, (n, width) float32
+    offsets: Array  # -tau |b|^2, (n,) float32
+    item_offsets: Array  # added to all scores of the item, (n,) float32
+
+
+def add_log_sums(
+    histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array
+) -> None:
+    """Add log-sums of weighted terms, and the offsets of users and items, to a tile in place."""
+    with one_blas_thread():
+        work = partial(_add_strips, histories, past, items, tile)
+        parallel_for(-(-tile.shape[1] // STRIP), work)
+
+
+@compiled
+def _add_strips(
+    histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array, first: int, end: int
+) -> None:
+    table = np.empty(len(past.points) * STRIP, np.float32)
+    product = np.empty(_TABLE_ROWS * STRIP, np.float32)
+    for strip in range(first, end):
+        _make_strip(past, items, strip * STRIP, product, table)
+        _sum_strip(histories, len(past.points), table, items.item_offsets, strip * STRIP, tile)
+
+
+@inner
+def _make_strip(
+    past: PastItems, items: ScoredItems, left: int, product: Array, table: Array
+) -> None:
+    """Compute the terms of a strip of columns, sixteen of which are contiguous."""
+    n_past = len(past.points)
+    columns = items.points[left : left + STRIP].T
+    for start in range(0, n_past, _TABLE_ROWS):
+        rows = min(_TABLE_ROWS, n_past - start)
+        flat = product[: rows * STRIP]
+        np.dot(past.points[start : start + rows], columns, flat.reshape(rows, STRIP))
+        for i in range(0, STRIP, LANES):
+            other, at = load(items.offsets, left + i), (i // LANES * n_past + start) * LANES
+            for r in range(rows):
+                exponents = load(flat, r * STRIP + i) + other + fill(past.offsets[start + r])
+                store(table, at + r * LANES, exp_lanes(exponents))
+
+
+@inner
+def _sum_strip(
+    histories: UserHistories, n_past: int, table: Array, item_offsets: Array, left: int, tile: Array
+) -> None:
+    """Sum the terms of all users, twice sixteen columns at a time."""
+    flat, width, both = tile.reshape(-1), tile.shape[1], 2 * LANES
+    edge = np.zeros(both, np.float32)
+    for i in range(left, min(left + STRIP, width), both):
+        first = (i - left) * n_past
+        second, missing = first + n_past * LANES, max(0, i + both - width)
+        high, higher = load(item_offsets, i), load(item_offsets, i + LANES)
+        for n in range(len(histories.starts) - 1):
+            one, two = zeros(high), zeros(high)
+            for k in range(histories.starts[n], histories.starts[n + 1]):
+                by, at = fill(histories.weights[k]), histories.places[k] * LANES
+                one = one + by * load(table, first + at)
+                two = two + by * load(table, second + at)
+            own, at = fill(histories.offsets[n]), n * width + i
+            one, two = log_lanes(one) + high + own, log_lanes(two) + higher + own
+            if missing == 0:
+                store(flat, at, load(flat, at) + one)
+                store(flat, at + LANES, load(flat, at + LANES) + two)
+                continue
+            store(edge, 0, one)
+            store(edge, LANES, two)
+            for c in range(both - missing):
+                flat[at + c] += edge[c]

@@ -57,55 +57,32 @@ _BIT = np.uint64(1)
 
 
 class NearestItems(NamedTuple):
-    """The nearest items of past items, and what they add to a score; arrays are read-only.
+    """The nearest items of past items, and what they add to a score; arrays are read-only."""
 
-    Attributes:
-        items: (n_items, M) int32, nearest first.
-        excess: e_ki - t_k, (n_items, M) float32.
-        rest: t_k, above 0, (n_items,) float32.
-    """
-
-    items: Array
-    excess: Array
-    rest: Array
+    items: Array  # (n_items, M) int32, nearest first
+    excess: Array  # e_ki - t_k, (n_items, M) float32
+    rest: Array  # t_k, above 0, (n_items,) float32
 
 
 class Catalogue(NamedTuple):
-    """Items to rank; arrays are read-only.
+    """Items to rank; arrays are read-only."""
 
-    Attributes:
-        points: b, (n_items * width,) float32, padded to whole lanes.
-        item_offsets: c_i - (tau + beta) |b_i|^2, (n_items,) float32.
-        own_item_offsets: c_i - beta |b_i|^2, -inf for excluded items, (n_items,) float32.
-        neighbors: Of all items in histories.
-    """
-
-    points: Array
-    item_offsets: Array
-    own_item_offsets: Array
-    neighbors: NearestItems
+    points: Array  # b, (n_items * width,) float32, padded to whole lanes
+    item_offsets: Array  # c_i - (tau + beta) |b_i|^2, (n_items,) float32
+    own_item_offsets: Array  # c_i - beta |b_i|^2, -inf for excluded items, (n_items,) float32
+    neighbors: NearestItems  # of all items in histories
 
 
 class _User(NamedTuple):
-    """One user as scores need it, in memory that all users share.
+    """One user as scores need it, in memory that all users share."""
 
-    Attributes:
-        points: 2 (tau p_k + beta a), (width * n_events,) float32, number by number.
-        offsets: log w_k - tau |p_k|^2 - beta |a|^2, (n_events,) float32.
-        exponents: Of two items, (2 * n_events,) float32.
-        items: Items to score, (n_items,) int32.
-        extra: sum of w_k (e_ki - t_k + m_ki), (n_items,) float32.
-        added: sum of w_k m_ki, (n_items,) float32; zeros between users.
-        largest: Largest bounds of groups of items, float32.
-    """
-
-    points: Array
-    offsets: Array
-    exponents: Array
-    items: Array
-    extra: Array
-    added: Array
-    largest: Array
+    points: Array  # 2 (tau p_k + beta a), (width * n_events,) float32, number by number
+    offsets: Array  # log w_k - tau |p_k|^2 - beta |a|^2, (n_events,) float32
+    exponents: Array  # of two items, (2 * n_events,) float32
+    items: Array  # items to score, (n_items,) int32
+    extra: Array  # sum of w_k (e_ki - t_k + m_ki), (n_items,) float32
+    added: Array  # sum of w_k m_ki, (n_items,) float32; zeros between users
+    largest: Array  # largest bounds of groups of items, float32
 
 
 @compiled

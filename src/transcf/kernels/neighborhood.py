@@ -37,7 +37,6 @@ def row_means(indptr: Array, indices: Array, matrix: Array) -> Array:
 def _row_means(
     indptr: Array, indices: Array, matrix: Array, means: Array, first: int, end: int
 ) -> None:
-    """The rows first..end-1 of `row_means`."""
     for row in range(first, end):
         for position in range(indptr[row], indptr[row + 1]):
             for k in range(matrix.shape[1]):
@@ -58,17 +57,11 @@ def _share_rows(indptr: Array, work: Callable[[int, int], None]) -> None:
 
 
 class ItemPlacement(NamedTuple):
-    """Items by user, and their places in block order.
+    """Items by user, and their places in block order."""
 
-    Attributes:
-        indptr: where the items of users start, (n_users + 1,) int64.
-        indices: their rows, (nnz,) int32.
-        places: of all items in block order, (n_items,) int32.
-    """
-
-    indptr: Array
-    indices: Array
-    places: Array
+    indptr: Array  # where the items of users start, (n_users + 1,) int64
+    indices: Array  # their rows, (nnz,) int32
+    places: Array  # of all items in block order, (n_items,) int32
 
 
 @inlined
@@ -80,30 +73,16 @@ def _place(placement: ItemPlacement, position: int) -> int:
 def average_items(
     users: Array, items: Array, dim: int, placement: ItemPlacement, user_share: Array
 ) -> None:
-    """q_u = mean of b_i over the items i of u.
-
-    Args:
-        users: packed user rows, flat, out.
-        items: packed item rows in block order, flat.
-        dim: length of one vector, a multiple of `LANES`.
-        placement: items by user.
-        user_share: 1 / |N_u|, (n_users,).
-    """
+    """q_u = mean of b_i over the items i of u; `user_share` is 1 / |N_u|, (n_users,)."""
     work = partial(_average_items, users, items, dim, placement, user_share)
     _share_rows(placement.indptr, work)
 
 
 @compiled
 def _average_items(
-    users: Array,
-    items: Array,
-    dim: int,
-    placement: ItemPlacement,
-    user_share: Array,
-    first: int,
+    users: Array, items: Array, dim: int, placement: ItemPlacement, user_share: Array, first: int,
     end: int,
-) -> None:
-    """The users first..end-1 of `average_items`."""
+) -> None:  # fmt: skip
     indptr = placement.indptr
     for user in range(first, end):
         q = 2 * dim * user + dim
@@ -120,8 +99,7 @@ def push_to_users(
 ) -> None:
     """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i; a_u is bounded.
 
-    Args: as `average_items`, item_share: 1 / |N_i| in block order, (n_active,), and power: as in
-        `bring_into_ball`.
+    `item_share` is 1 / |N_i| in block order, (n_active,), and `power` that of `bring_into_ball`.
     """
     work = partial(_push_to_users, users, items, dim, placement, item_share, power)
     _share_rows(placement.indptr, work)
@@ -132,7 +110,6 @@ def _push_to_users(
     users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int,
     first: int, end: int,
 ) -> None:  # fmt: skip
-    """The users first..end-1 of `push_to_users`."""
     indptr = placement.indptr
     for user in range(first, end):
         a = 2 * dim * user
@@ -149,10 +126,8 @@ def average_users(
 ) -> None:  # fmt: skip
     """n_i += a_u / |N_i| over the users u of i, and m_i = 0: the mean, where n_i was 0.
 
-    Goes block by block, because a block's rows fit the cache while the users stream by.
-
-    Args: as `average_items`, item_share: 1 / |N_i| in block order, (n_active,), and blocks: which
-        of them; all unless given.
+    It goes block by block (those given, or all), because a block's rows fit the cache while the
+    users stream by. `item_share` is 1 / |N_i| in block order, (n_active,).
     """
     blocks = range(len(strata.starts) - 1) if blocks is None else blocks
 
@@ -174,7 +149,6 @@ def _average_users(
     users: Array, items: Array, dim: int, strata: Strata, item_share: Array,
     first_block: int, end_block: int,
 ) -> None:  # fmt: skip
-    """The blocks first_block..end_block-1 of `average_users`."""
     groups, starts, visits, visitor, first, slots, _ = strata
     n_blocks = len(starts) - 1
     for b in range(first_block, end_block):
@@ -192,15 +166,10 @@ def _average_users(
 
 
 def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
-    """Divide every row outside of the unit ball by a power of its norm, in place.
+    """Divide rows longer than `beyond` (1 or more) by a power of their norm, in place.
 
-    Args:
-        matrix: (n_rows, dim), in and out.
-        power: 1 brings a row onto the sphere; 2 is the paper's formula; 0 leaves it.
-        beyond: rows up to this norm (1 or more) are left alone.
-
-    Returns:
-        The squared norms before, (n_rows,): not finite where a row diverged.
+    Power 1 brings a row onto the unit sphere, 2 is the paper's formula, and 0 leaves it. Returns
+    the squared norms before, (n_rows,): not finite where a row diverged.
     """
     norms = np.empty(len(matrix), matrix.dtype)
     parallel_for(len(matrix), partial(_bound_rows, matrix, power, beyond, norms), least=FEW)
@@ -211,7 +180,6 @@ def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
 def _bound_rows(
     matrix: Array, power: float, beyond: float, norms: Array, first: int, end: int
 ) -> None:
-    """The rows first..end-1 of `bound_rows`."""
     for row in range(first, end):
         total = matrix[row, 0] * matrix[row, 0]
         for k in range(1, matrix.shape[1]):

@@ -15,10 +15,9 @@ from transcf.parallel import parallel_for
 from . import Array
 from .decorators import INLINED, compiled, inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rng import advance, mix, uniform
 from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
-from .sampling import Draws, Visit, draw_own, draw_pair
+from .sampling import Draws, Visit, advance, draw_own, draw_pair, mix, uniform
 
 #: A product of probabilities is turned into a sum of logarithms before it gets smaller.
 _SMALLEST = 1e-200
@@ -36,44 +35,31 @@ class LogisticRates(NamedTuple):
 
 
 class RankedRates(NamedTuple):
-    """AoBPR: the rates of BPR, and how ranks fall off: by e with every `rank_share` of the items.
-
-    `rank_reach` is 1 - exp(-1 / rank_share): the probability that a draw of an unbounded geometric
-    distribution is within the ranking.
-    """
+    """AoBPR: the rates of BPR, and how ranks fall off."""
 
     learning_rate: np.floating[Any]
     keep: np.floating[Any]
     bias_rate: np.floating[Any]
     bias_keep: np.floating[Any]
-    rank_share: float
-    rank_reach: float
+    rank_share: float  # they fall off by e with every such share of the items
+    rank_reach: float  # 1 - exp(-1 / rank_share), the probability of a rank within the ranking
 
 
 class Rankings(NamedTuple):
-    """The slots of every block by each factor, smallest first, and how much the factors matter.
+    """The slots of every block by each factor, smallest first, and how much the factors matter."""
 
-    Attributes:
-        slots: (n_factors, n_items) int32, blocks one after the other.
-        importance: spread of each factor over the items, (n_factors,).
-    """
-
-    slots: Array
-    importance: Array
+    slots: Array  # (n_factors, n_items) int32, blocks one after the other
+    importance: Array  # spread of each factor over the items, (n_factors,)
 
 
 class HingeRates(NamedTuple):
-    """CML: squared distances; the nearest of several negatives counts.
-
-    `keep` is what L2 leaves of a number in one step; `bounds_steps` says that the rows of a step
-    go back into the unit ball at once.
-    """
+    """CML: squared distances; the nearest of several negatives counts."""
 
     learning_rate: np.floating[Any]
-    keep: np.floating[Any]
+    keep: np.floating[Any]  # what L2 leaves of a number in one step
     margin: np.floating[Any]
     negatives: int
-    bounds_steps: bool
+    bounds_steps: bool  # whether the rows of a step go back into the unit ball at once
 
 
 class NoExtra(NamedTuple):
@@ -225,7 +211,6 @@ def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> N
 def _rank_by_factors(
     items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
 ) -> None:
-    """The factors first..end-1 of `rank_by_factors`."""
     for f in range(first, end):
         for b in range(len(starts) - 1):
             begin, size = starts[b], starts[b + 1] - starts[b]

@@ -3,21 +3,91 @@
 All models that learn from triples visit users and items in the same order. What a visit does is
 specific to the model: kernels call a function without a body, and an overload replaces it with the
 function that is registered for the class of the model's rates.
+
+Work is handed out while it goes on: tickets in a fixed order, to whichever thread is free. A kernel
+takes the next ticket, waits until what the ticket builds upon is done, does its work and says so.
+Tickets never build upon later ones, so the oldest that is not done can always go on. What belongs
+to a ticket is fixed, and so is what comes before it: only which thread does it varies.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numba.extending import overload
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, overload
+
+from transcf.parallel import parallel_for, thread_count
 
 from . import Array
 from .decorators import INLINED, Function, compiled, inlined, pasted
-from .rng import advance, mix, stream, uniform
+from .lanes import element_address
 from .rows import prefetch_row
-from .sampling import TRAINING, Draws, Strata, Visit, draw_negative
-from .tickets import NONE, SPIN_LIMIT, add_to, look_at, share_tickets
+from .sampling import (
+    TRAINING,
+    Draws,
+    Strata,
+    Visit,
+    advance,
+    draw_negative,
+    mix,
+    stream,
+    uniform,
+)
+
+#: No ticket: nothing to go on with, or nothing left.
+NONE = -1
+#: Looks at a counter before the thread is given up: some microseconds.
+SPIN_LIMIT = 4000
+
+
+def share_tickets(take_part: Callable[[int], int], most: int) -> None:
+    """Let threads take part until no ticket is left; returns when all are done.
+
+    Args:
+        take_part: A kernel that takes tickets and does their work. It begins with the ticket it is
+            given, or takes one if that is `NONE`; it returns a ticket that has to wait for
+            others, or `NONE` if none is left.
+        most: Threads that can be of use.
+    """
+    is_broken = False
+
+    def work(first: int, end: int) -> None:
+        nonlocal is_broken
+        ticket = NONE
+        try:
+            while (ticket := take_part(ticket)) != NONE and not is_broken:
+                time.sleep(0)  # another thread may need this core
+        except BaseException:
+            is_broken = True  # this ticket will not be done: other threads must not wait for it
+            raise
+
+    parallel_for(max(1, min(thread_count(), most)), work)
+
+
+@intrinsic
+def add_to(typing: Any, counters: Any, index: Any, amount: Any) -> Any:
+    """Add to a counter (int64), one thread at a time; returns what it was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = element_address(context, builder, signature.args[0], *args[:2])
+        return builder.atomic_rmw("add", address, args[2], "acq_rel")
+
+    return types.int64(counters, types.intp, types.int64), generate
+
+
+@intrinsic
+def look_at(typing: Any, counters: Any, index: Any) -> Any:
+    """Read a counter (int64), and see all that was written before it came to that."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = element_address(context, builder, signature.args[0], *args)
+        return builder.load_atomic(address, "acquire", 8, typ=ir.IntType(64))
+
+    return types.int64(counters, types.intp), generate
 
 
 class ByRates:
@@ -63,18 +133,14 @@ class PackedRows(NamedTuple, Generic[Extra]):
 
 
 class Rounds(NamedTuple):
-    """Which rounds of which epoch, from `begin` to before `end`; `seed` is the run's.
+    """Which rounds of which epoch, from `begin` to before `end`."""
 
-    Where a process has some of the groups only, `first_group` is how many come before them. Of a
-    single round, it can run the groups `low` to before `high` of its own, the others later.
-    """
-
-    seed: int
+    seed: int  # of the run
     epoch: int
     begin: int
     end: int
-    first_group: int = 0
-    low: int = 0
+    first_group: int = 0  # how many groups come before those of this process
+    low: int = 0  # of a single round, a process can run its groups `low` to before `high`
     high: int = ALL
 
 
@@ -171,26 +237,15 @@ def _stratum(
 
 
 def run_rounds(
-    rates: Any,
-    rows: PackedRows[Any],
-    dim: int,
-    strata: Strata,
-    user_samples: Array,
-    rounds: Rounds,
-    totals: Array,
-) -> None:
+    rates: Any, rows: PackedRows[Any], dim: int, strata: Strata, user_samples: Array, rounds:
+    Rounds, totals: Array,
+) -> None:  # fmt: skip
     """Run some rounds: in round r, group g meets block (g + r) modulo the blocks.
 
-    With some of the groups only, one round at a time, since others have its blocks next.
-
-    Args:
-        rates: step sizes; the class picks the model.
-        rows: what training changes.
-        dim: length of one vector in a row, a multiple of `LANES`.
-        strata: this epoch's strata, with at least as many blocks as groups.
-        user_samples: samples of a user per unit of weight (1 on average), (n_users,).
-        rounds: which of them, at most as many as there are blocks.
-        totals: out, (loss, triples) per stratum, (n_groups * n_blocks, 2) float64.
+    With some of the groups only, one round at a time, since others have its blocks next. The class
+    of `rates` selects the model, `dim` is the padded length of a vector, and `user_samples` are
+    samples of a user per unit of weight, (n_users,). There are at least as many blocks as groups.
+    Loss and triples of strata are written to `totals`, (n_groups * n_blocks, 2) float64.
     """
     n_groups = len(strata.groups) - 1
     if rounds.high == ALL:

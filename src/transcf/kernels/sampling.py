@@ -1,4 +1,9 @@
-"""Strata of interactions, drawn again in every epoch.
+"""Counter-based random numbers, and strata of interactions, drawn again in every epoch.
+
+The n-th draw of a stream is a function of its name and n. A stream is named by integers (seed,
+epoch, purpose, index), so what a stratum draws depends neither on the thread that runs it nor on
+what ran before. A state is a counter that `advance` moves on; `mix` turns it into the draw. The
+mixing function is the finaliser of SplitMix64, a bijection of 64-bit words.
 
 Users form fixed groups (neighbouring rows); the items are assigned to blocks at random. The
 interactions of a group with a block are a stratum, and strata that share neither a group nor a
@@ -6,66 +11,122 @@ block can run side by side. Inside a stratum the interactions are sorted by user
 user together with their items in the block. Negatives come from the block, too.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from transcf.parallel import parallel_for
 
 from . import Array
 from .decorators import compiled, inlined
-from .rng import advance, below, below_low, mix, stream, upper_half
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+STEP = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_LOW = np.uint64(0xFFFFFFFF)
+_UNIT = 2.0**-53
+
+
+@inlined
+def mix(word: np.uint64) -> np.uint64:
+    """Scramble a 64-bit word; different words give different results."""
+    word = (word ^ (word >> np.uint64(30))) * _FIRST
+    word = (word ^ (word >> np.uint64(27))) * _SECOND
+    return word ^ (word >> np.uint64(31))
+
+
+@inlined
+def advance(state: np.uint64) -> np.uint64:
+    """The state of the next draw."""
+    return state + STEP
+
+
+@inlined
+def below(word: np.uint64, bound: int) -> Any:
+    """An integer in [0, bound) from the upper half of a random word, bound < 2**31."""
+    return np.int64(((word >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+
+
+@inlined
+def below_low(word: np.uint64, bound: int) -> Any:
+    """The same from the lower half, so that one word serves two draws."""
+    return np.int64(((word & _LOW) * np.uint64(bound)) >> np.uint64(32))
+
+
+@inlined
+def upper_half(word: np.uint64) -> float:
+    """Turn the upper half of a random word into a float in [0, 1)."""
+    return float(word >> np.uint64(32)) * 2.0**-32
+
+
+@inlined
+def uniform(word: np.uint64) -> float:
+    """A float in [0, 1) from a random word."""
+    return float(word >> np.uint64(11)) * _UNIT
+
+
+@inlined
+def stream(seed: int, epoch: int, purpose: int, index: int) -> np.uint64:
+    """The first state of the stream with this name."""
+    state = mix(np.uint64(seed) + STEP)
+    state = mix(state ^ (np.uint64(epoch) + STEP))
+    state = mix(state ^ (np.uint64(purpose) + STEP))
+    return mix(state ^ (np.uint64(index) + STEP))
+
+
+#: `mix` of arrays of words, outside of kernels.
+mix_words = cast(Callable[[Words], Words], cast(Any, mix).py_func)
+
+
+def streams(seed: int, epoch: int, purpose: int, indices: Words) -> Words:
+    """The first states of the streams with these names, outside of kernels: (n,)."""
+    state = mix_words(np.array([seed], np.uint64) + STEP)
+    for name in (np.uint64(epoch), np.uint64(purpose), indices):
+        state = mix_words(state ^ (np.atleast_1d(name) + STEP))
+    return state
+
+
+# -- strata --------------------------------------------------------------------------------------
 
 DEALING, TRAINING = 1, 2
 
 
 class Strata(NamedTuple):
-    """The interactions of one epoch, sorted by (group, block, user).
+    """The interactions of an epoch; stratum s = group * n_blocks + block."""
 
-    Stratum s = group * n_blocks + block owns the visits `visits[s]:visits[s + 1]`; visit v is the
-    user `visitor[v]` with the interactions `first[v]:first[v + 1]`, whose places in the block are
-    `slots`. `shares` are the weights of the interactions, summed up within each visit, or empty
-    where all weigh the same.
-    """
-
-    groups: Array
-    starts: Array
-    visits: Array
-    visitor: Array
-    first: Array
-    slots: Array
-    shares: Array
+    groups: Array  # boundaries of the groups of users
+    starts: Array  # boundaries of the blocks of items
+    visits: Array  # stratum s has the visits `visits[s]:visits[s + 1]`
+    visitor: Array  # the user of each visit
+    first: Array  # visit v has the interactions `first[v]:first[v + 1]`
+    slots: Array  # places of their items in the block
+    shares: Array  # their weights, summed up within each visit, or empty where all weigh the same
 
 
 class Draws(NamedTuple):
-    """The arrays that a stratum draws from.
+    """The arrays that a stratum draws from."""
 
-    `slots` and `shares` are those of the strata; `marks`, (size of the block,), hold the stamp of
-    the latest visit of a user who has the item.
-    """
-
-    slots: Array
-    shares: Array
-    marks: Array
+    slots: Array  # those of the strata
+    shares: Array  # those of the strata
+    marks: Array  # (size of the block,) stamp of the latest visit of a user who has the item
 
 
 class Visit(NamedTuple):
-    """One user together with their items in a block, and how many triples to draw.
-
-    The block's items are at the places `start` to `start + size` in block order; the user's
-    interactions are `begin` to `begin + own` of the strata. While the visit lasts, the user's own
-    items carry its stamp.
-    """
+    """One user together with their items in a block."""
 
     group: int
     user: int
-    start: int
+    start: int  # the block's items are at the places `start` to `start + size` in block order
     size: int
-    begin: int
+    begin: int  # the user's interactions are `begin` to `begin + own` of the strata
     own: int
-    stamp: int
-    samples: int
+    stamp: int  # mark of the user's own items while the visit lasts
+    samples: int  # how many triples to draw
 
 
 def deal_items(active: Array, seed: int, epoch: int) -> Array:
@@ -109,7 +170,7 @@ def _count_groups(
     indptr: Array, indices: Array, groups: Array, block: Array, latest: Array, visits: Array,
     entries: Array, first: int, end: int,
 ) -> None:  # fmt: skip
-    """The groups first..end-1 of `count_strata`; `latest` holds users + 1, so that none is 0."""
+    # `latest` holds users + 1, so that none is 0.
     for g in range(first, end):
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
@@ -143,7 +204,6 @@ def _fill_groups(
     indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, latest: Array,
     next_visit: Array, next_entry: Array, strata: Strata, first_group: int, end_group: int,
 ) -> None:  # fmt: skip
-    """The groups first_group..end_group-1 of `fill_strata`."""
     groups, _, _, visitor, first, slots, shares = strata
     for g in range(first_group, end_group):
         for user in range(groups[g], groups[g + 1]):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .decorators import compiled, inner
-from .rng import STEP, Words, advance, below, mix, mix_words, streams, uniform
+from .sampling import STEP, Words, advance, below, mix, mix_words, streams, uniform
 
 #: Purpose of the random streams, different from those of splits and training.
 _EVENTS = 111
@@ -21,32 +21,19 @@ _CURIOSITY, _CURIOUS = 0.1, 0.1
 
 
 class World(NamedTuple):
-    """Generated users and items; items are in the order of their categories.
+    """Generated users and items; items are in the order of their categories."""
 
-    Attributes:
-        tastes: (n_users, t) preferred categories.
-        shares: (n_users, t) cumulative weights of the tastes, up to 1.
-        favourites: (n_users, t) favourite style in each category, in [0, 1].
-        arrivals: (n_users,) arrival times of users, in [0, 1].
-        starts: (n_categories + 1,) offsets of the categories.
-        popularity: (n_items + 1,) cumulative popularity, from 0.
-        styles: (n_items,) in [0, 1].
-        releases: (n_items,) release times of items, in [0, 1].
-        sequences: Share of events by taste that stay in the category and near the style of the
-            event before.
-        drift: How fast items fade after their release; with 0 all exist from the beginning.
-    """
-
-    tastes: npt.NDArray[np.int32]
-    shares: npt.NDArray[np.float64]
-    favourites: npt.NDArray[np.float64]
-    arrivals: npt.NDArray[np.float64]
-    starts: npt.NDArray[np.int64]
-    popularity: npt.NDArray[np.float64]
-    styles: npt.NDArray[np.float64]
-    releases: npt.NDArray[np.float64]
+    tastes: npt.NDArray[np.int32]  # (n_users, t) preferred categories
+    shares: npt.NDArray[np.float64]  # (n_users, t) cumulative weights of the tastes, up to 1
+    favourites: npt.NDArray[np.float64]  # (n_users, t) favourite style in each category, in [0, 1]
+    arrivals: npt.NDArray[np.float64]  # (n_users,) arrival times of users, in [0, 1]
+    starts: npt.NDArray[np.int64]  # (n_categories + 1,) offsets of the categories
+    popularity: npt.NDArray[np.float64]  # (n_items + 1,) cumulative popularity, from 0
+    styles: npt.NDArray[np.float64]  # (n_items,) in [0, 1]
+    releases: npt.NDArray[np.float64]  # (n_items,) release times of items, in [0, 1]
+    #: Share of events by taste that stay in the category and near the style of the event before.
     sequences: float
-    drift: float
+    drift: float  # how fast items fade after their release; with 0 all exist from the beginning
 
 
 def draw_events(
@@ -171,12 +158,9 @@ def _by_taste(
 
 @inner
 def _pick(
-    cumulated: npt.NDArray[np.float64],
-    guide: npt.NDArray[np.int32],
-    start: int,
-    stop: int,
-    place: float,
-) -> int:
+    cumulated: npt.NDArray[np.float64], guide: npt.NDArray[np.int32], start: int, stop: int, place:
+    float,
+) -> int:  # fmt: skip
     """Find the item at a share `place` of the popularity of `start` to `stop`."""
     wanted = cumulated[start] + place * (cumulated[stop] - cumulated[start])
     piece = int(wanted / cumulated[-1] * len(guide))

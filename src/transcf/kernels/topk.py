@@ -22,17 +22,21 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from transcf.kernels.decorators import compiled, inlined, inner
-from transcf.kernels.lanes import (
+from . import unlocked
+from .decorators import compiled, compiled_strictly, inlined, inner
+from .lanes import (
     LANES,
+    Lanes,
     element_address,
     fill,
     largest_lane,
     load,
     max_lanes,
+    prefetch_for_reading,
     store,
+    sum_lanes,
 )
-from transcf.kernels.products import pair_score, prefetch
+from .rows import first_from
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
@@ -67,31 +71,80 @@ def capacity_for(k: int) -> int:
     return wanted + -wanted % TOGETHER
 
 
-@inner
-def first_from(items: Rows, start: int, stop: int, lowest: int) -> int:
-    """The first place from `start` on, and before `stop`, whose item is not below `lowest`.
+# -- inner products of single pairs, the same to the last bit wherever they are computed -----------
 
-    NumPy's search takes a second to compile.
-    """
-    while start < stop:
-        middle = (start + stop) // 2
-        if items[middle] < lowest:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
+# The order of the sum is written out and nothing is relaxed, so that no compiler may change it from
+# one place to the next. Products of two float32 are exact in float64, and the sum is rounded once.
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def _add_products(typing: Any, total: Any, left: Any, right: Any) -> Any:
+    """`total + left * right` for float64 lanes and two float32 lanes."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.VectorType(ir.DoubleType(), LANES)
+        factors = [builder.fpext(lanes, wide) for lanes in args[1:]]
+        # Fusing changes nothing: the product is exact.
+        product = builder.fmul(*factors, flags=("contract",))
+        return builder.fadd(args[0], product, flags=("contract",))
+
+    wide = Lanes(types.float64)
+    return wide(wide, left, right), generate
+
+
+@compiled
+def prefetch(vector: Floats) -> None:
+    """Prefetch a vector that will be read soon."""
+    for start in range(0, len(vector), LANES):
+        prefetch_for_reading(vector, start)
+
+
+@compiled_strictly
+def _product(left: Floats, right: Floats) -> Any:
+    """Inner product of two vectors in float64."""
+    size = len(left)
+    whole = size - size % LANES
+    total = fill(0.0)
+    for start in range(0, whole, LANES):
+        total = _add_products(total, load(left, start), load(right, start))
+    result = sum_lanes(total)
+    for n in range(whole, size):
+        result += np.float64(left[n]) * np.float64(right[n])
+    return result
+
+
+@compiled_strictly
+def pair_score(user: Floats, item: Floats, constant: np.float32) -> Any:
+    """Inner product of two vectors plus a constant, in float64, rounded once to float32."""
+    return np.float32(_product(user, item) + constant)
+
+
+def pair_scores(
+    user_vectors: Floats, item_vectors: Floats, constants: Floats, users: Rows, items: Rows
+) -> Floats:
+    """`pair_score` of many pairs of rows: (n,)."""
+    return _pair_scores(*map(unlocked, (user_vectors, item_vectors, constants, users, items)))
+
+
+@compiled
+def _pair_scores(
+    user_vectors: Floats, item_vectors: Floats, constants: Floats, users: Rows, items: Rows
+) -> Floats:
+    scores = np.empty(len(users), np.float32)
+    for n in range(len(users)):
+        user = users[n]
+        scores[n] = pair_score(user_vectors[user], item_vectors[items[n]], constants[user])
+    return scores
+
+
+# -- candidates ----------------------------------------------------------------------------------
 
 
 @compiled
 def hide(
-    scores: Floats,
-    first: int,
-    columns: Rows,
-    column_of: Rows,
-    users: Rows,
-    indptr: Counts,
-    items: Rows,
-) -> None:
+    scores: Floats, first: int, columns: Rows, column_of: Rows, users: Rows, indptr: Counts, items:
+    Rows,
+) -> None:  # fmt: skip
     """Set the scores of each user's listed items (ascending) in this tile to -inf."""
     width = scores.shape[1]
     lowest, highest = columns[first], columns[first + width - 1]
@@ -237,16 +290,9 @@ def _prune(
 
 @inlined
 def _keep(
-    score: np.float32,
-    column: int,
-    k: int,
-    error: np.float32,
-    scores: Floats,
-    columns: Rows,
-    count: int,
-    threshold: np.float32,
-    scratch: Floats,
-) -> tuple[int, np.float32]:
+    score: np.float32, column: int, k: int, error: np.float32, scores: Floats, columns: Rows, count:
+    int, threshold: np.float32, scratch: Floats,
+) -> tuple[int, np.float32]:  # fmt: skip
     """Add a candidate that reaches the threshold; the new count and threshold."""
     if count == len(scores):
         count, lowered = _prune(scores, columns, count, k, error, scratch)
@@ -261,16 +307,9 @@ def _keep(
 
 @inlined
 def _collect_row(
-    line: Floats,
-    first: int,
-    k: int,
-    error: np.float32,
-    scores: Floats,
-    columns: Rows,
-    count: int,
-    threshold: np.float32,
-    scratch: Floats,
-) -> tuple[int, np.float32]:
+    line: Floats, first: int, k: int, error: np.float32, scores: Floats, columns: Rows, count: int,
+    threshold: np.float32, scratch: Floats,
+) -> tuple[int, np.float32]:  # fmt: skip
     """Add what may be among the best k of one row of a tile."""
     chunked = len(line) - len(line) % CHUNK
     for start in range(0, chunked, CHUNK):
@@ -291,15 +330,9 @@ def _collect_row(
 
 @compiled
 def collect(
-    tile: Floats,
-    first: int,
-    k: int,
-    error: Floats,
-    kept_scores: Floats,
-    kept_columns: Rows,
-    counts: Counts,
-    thresholds: Floats,
-) -> None:
+    tile: Floats, first: int, k: int, error: Floats, kept_scores: Floats, kept_columns: Rows,
+    counts: Counts, thresholds: Floats,
+) -> None:  # fmt: skip
     """Add what may be among the best k (at least 1) of a tile to the candidates of its users."""
     scratch = np.empty(max(GROUPS, kept_scores.shape[1]), np.float32)
     for row in range(len(tile)):
@@ -354,18 +387,10 @@ def prune(k: int, error: Floats, kept_scores: Floats, kept_columns: Rows, counts
 
 @compiled
 def settle(
-    k: int,
-    error: Floats,
-    user_vectors: Floats,
-    item_vectors: Floats,
-    constants: Floats,
-    columns: Rows,
-    kept_scores: Floats,
-    kept_columns: Rows,
-    counts: Counts,
-    out_items: Rows,
-    out_scores: Floats,
-) -> None:
+    k: int, error: Floats, user_vectors: Floats, item_vectors: Floats, constants: Floats, columns:
+    Rows, kept_scores: Floats, kept_columns: Rows, counts: Counts, out_items: Rows, out_scores:
+    Floats,
+) -> None:  # fmt: skip
     """Order the candidates of each user by score, then by item row, and write the best k.
 
     Crowded rows are left as they are; places without an item as well.

@@ -12,15 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba.extending import overload
 
-from transcf.errors import ParameterError
-
 from . import Array
-from .decorators import inlined, part_of_kernels, watch_source
+from .decorators import inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rng import advance, below, mix
 from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
-from .sampling import Draws, Visit, draw_pair
+from .sampling import Draws, Visit, advance, below, draw_pair, mix
 
 #: How far from the origin a vector may get inside an epoch. Bounding earlier costs accuracy, and
 #: without a bound steps and distances would drive each other up.
@@ -45,15 +42,10 @@ class TransCFRates(NamedTuple):
 
 
 class TranslationExtra(NamedTuple):
-    """What else steps read and write.
+    """What else steps read and write."""
 
-    Attributes:
-        pending: steps of q that wait for an item, one row for each group, (n_groups, dim).
-        rank_weights: weight of a step by the number of violations, (negatives + 1,).
-    """
-
-    pending: Array
-    rank_weights: Array
+    pending: Array  # steps of q that wait for an item, one row for each group, (n_groups, dim)
+    rank_weights: Array  # weight of a step by the number of violations, (negatives + 1,)
 
 
 #: Terms of -s(u, i) from a, q, b and n, to be summed up.
@@ -65,27 +57,14 @@ _costs, _slopes = ByRates(), ByRates()
 
 
 def register_score(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
-    """Let models with rates of a class of their own train and score by a formula.
+    """Let models with rates of a class train and score by a formula: -s(u, i), and its gradient.
 
     The functions use `+ - *`, a leading minus and `zeros` only, so that they hold for numbers, for
-    arrays and for the lanes of kernels.
-
-    Args:
-        kind: a class made from `TransCFRates`, in a module that can be imported under its name.
-        cost: -s(u, i), bias left out.
-        slope: its gradient.
-
-    Raises:
-        ParameterError: The class is part of the main program, where kernels on disk cannot find it.
+    arrays and for the lanes of kernels. They are in `score_functions`: kernels on disk are compiled
+    again when it changes.
     """
-    if kind.__module__ == "__main__":
-        raise ParameterError(
-            f"The form {kind.__name__} is defined in the main program: define it in a module that "
-            "can be imported."
-        )
-    watch_source(kind.__module__)
-    _costs.register(kind)(part_of_kernels(cost))
-    _slopes.register(kind)(part_of_kernels(slope))
+    _costs.register(kind)(inlined(cost))
+    _slopes.register(kind)(inlined(slope))
 
 
 def cost(rates: TransCFRates, a: Any, q: Any, b: Any, n: Any) -> Any:
@@ -144,17 +123,9 @@ def pair_cost(rates: TransCFRates, users: Array, u: int, items: Array, j: int, d
 
 @inlined
 def step_triple(
-    rates: TransCFRates,
-    users: Array,
-    u: int,
-    items: Array,
-    i: int,
-    j: int,
-    pending: Array,
-    dim: int,
-    pull: Any,
-    push: Any,
-) -> None:
+    rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: int, pending: Array, dim:
+    int, pull: Any, push: Any,
+) -> None:  # fmt: skip
     """One step on (u, i, j): i is pulled, j pushed, and u and i tied to their neighbourhoods.
 
     (`tie` moves the row itself, `tie_back` the neighbours.)
@@ -181,15 +152,9 @@ def step_triple(
 
 @inlined
 def step_pair(
-    rates: TransCFRates,
-    users: Array,
-    u: int,
-    items: Array,
-    i: int,
-    pending: Array,
-    dim: int,
-    pull: Any,
-) -> None:
+    rates: TransCFRates, users: Array, u: int, items: Array, i: int, pending: Array, dim: int, pull:
+    Any,
+) -> None:  # fmt: skip
     """One step on (u, i) when the margin holds: only the regularizers move them."""
     g_i, tie, tie_back = fill(pull), fill(rates.tie), fill(rates.tie_back)
     for k in range(0, dim, LANES):

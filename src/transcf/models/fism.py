@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr, Histories
+from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays, checked
@@ -18,12 +18,7 @@ from transcf.kernels.sampling import deal_items
 from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights, WeightSettings
 from transcf.models.factors import Factors, first_vectors, stored_bias
-from transcf.models.families import (
-    MOST_SAMPLES,
-    EpochRule,
-    FactorSettings,
-    IterationSettings,
-)
+from transcf.models.families import MOST_SAMPLES, EpochRule, FactorSettings, IterationSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
 from transcf.models.training import EpochStats, TrainingRun
@@ -122,6 +117,10 @@ class FISM(Recommender[FISMSettings]):
         )  # fmt: skip
 
 
+#: p, q and b.
+_NAMES = ("history_vectors", "item_vectors", "item_bias")
+
+
 class HistorySums:
     """Folds in new users: |N|^-alpha times the sum of p, (n_items, dim), over their items N."""
 
@@ -129,11 +128,11 @@ class HistorySums:
         self._history, self._alpha = history, alpha
 
     def __call__(self, histories: Histories) -> Scores:
-        """Return the vectors of some histories, (n, dim)."""
+        """Return the vectors of new users, (n, dim)."""
         return self.of_sets(histories.matrix)
 
     def of_sets(self, by_user: Csr) -> Scores:
-        """Return the same for users given by sets of items."""
+        """Return the vectors of users given by sets of items, (n, dim)."""
         means = row_means(by_user.indptr, by_user.indices, self._history)
         lengths = np.maximum(1, by_user.counts)[:, None]
         sums: Scores = means * (lengths ** (1 - self._alpha)).astype(means.dtype)
@@ -151,25 +150,23 @@ class Training:
 
     def __init__(self, train: Interactions, settings: FISMSettings) -> None:
         self._settings, self._by_user = settings, train.by_user
+        self._width = padded_width(settings.dim)
         self._weights = InteractionWeights.of(train, settings.event_weights)
         self._active = np.flatnonzero(train.by_item.counts).astype(np.int32)
         counts = train.by_user.counts
         # Users with no items have no positives, and users with every item no negatives.
         is_useful = (counts > 0) & (counts < len(self._active))
         self._users = np.flatnonzero(is_useful).astype(np.int32)
-        generator = np.random.default_rng(settings.random_state)
-        sizes = (train.n_items, train.n_items)
-        history, items = first_vectors(sizes, settings.dim, settings.init_scale, generator)
-        bias = np.zeros(train.n_items, np.float32)
-        self.load_tensors({"history_vectors": history, "item_vectors": items, "item_bias": bias})
+        generator, n_items = np.random.default_rng(settings.random_state), train.n_items
+        drawn = first_vectors((n_items, n_items), settings.dim, settings.init_scale, generator)
+        self.load_tensors(dict(zip(_NAMES, (*drawn, np.zeros(n_items, np.float32)), strict=True)))
 
     def run_epoch(self, number: int) -> EpochStats:
         """Visit every user once, in random order."""
         settings, vectors, by_user = self._settings, self._vectors, self._by_user
-        visits, dtype = self.visits(number), vectors.bias.dtype
+        visits, dtype, rate = self.visits(number), vectors.bias.dtype, settings.learning_rate
         scales = np.zeros(int(by_user.counts.max(initial=0)) + 1, dtype)
         scales[1:] = np.arange(1.0, len(scales)) ** -settings.alpha
-        rate = settings.learning_rate
         rates = FISMRates(
             learning_rate=dtype.type(rate),
             shrink=dtype.type(rate * settings.regularization),
@@ -178,41 +175,48 @@ class Training:
             negatives=settings.negatives,
             pairwise=settings.loss == "auc",
         )
-        places = np.empty(visits.positives.max(initial=0), np.int32)
         loss = run_epoch(
-            rates, vectors, padded_width(settings.dim), by_user.indptr, by_user.indices,
-            self._active, visits, places, scales, settings.random_state, number,
+            rates, vectors, self._width, by_user.indptr, by_user.indices, self._active, visits,
+            scales, settings.random_state, number,
         )  # fmt: skip
-        per_positive = settings.negatives + (settings.loss == "rmse")
-        samples = int(visits.positives.sum()) * per_positive
+        samples = len(visits.places) * (settings.negatives + (settings.loss == "rmse"))
         return EpochStats(loss / max(1, samples), samples)
 
     def visits(self, number: int) -> Visits:
-        """Return the users of an epoch in random order, each with its number of positives."""
-        settings, weights = self._settings, self._weights
+        """Return the users of an epoch in random order, each with its positives.
+
+        They are a user's items in turn, or evenly spread on a line of the weights of the events.
+        """
+        settings, weights, by_user = self._settings, self._weights, self._by_user
         users = deal_items(self._users, settings.random_state, number)
-        own, each = self._by_user.counts[users], settings.samples_per_user
-        rng = np.random.default_rng((settings.random_state, number))
-        positives = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
+        each, rng = (
+            settings.samples_per_user,
+            np.random.default_rng((settings.random_state, number)),
+        )
+        own = by_user.counts[users]
+        many = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
         if not weights.is_even:
-            expected = positives * weights.of_users[users]  # a fraction is the chance of one more
-            positives = np.floor(expected + rng.random(len(users))).astype(np.int64)
-        within = np.empty(0, np.float32) if weights.is_even else weights.within_users
-        return Visits(users, positives, rng.random(len(users)), within)
+            expected = many * weights.of_users[users]  # a fraction is the chance of one more
+            many = np.floor(expected + rng.random(len(users))).astype(np.int64)
+        first, starts = rng.random(len(users)), offsets(many)
+        of_user = np.repeat(np.arange(len(users)), many)
+        nth, first, own = np.arange(len(of_user)) - starts[of_user], first[of_user], own[of_user]
+        if weights.is_even:
+            places = ((first * own).astype(np.int64) + nth) % own
+        else:
+            line = np.append(0.0, np.cumsum(weights.within_users, dtype=np.float64))
+            begin = by_user.indptr[users][of_user]
+            points = (first + nth / many[of_user]) % 1 * (line[begin + own] - line[begin])
+            places = np.searchsorted(line, line[begin] + points, side="right") - 1 - begin
+        return Visits(users, starts, np.clip(places, 0, own - 1).astype(np.int32))
 
     def tensors(self) -> Arrays:
         """Return p, q and the biases, without padding."""
-        dim, width = self._settings.dim, padded_width(self._settings.dim)
-        return {
-            "history_vectors": unpadded(self._vectors.history, width, dim),
-            "item_vectors": unpadded(self._vectors.items, width, dim),
-            "item_bias": self._vectors.bias.copy(),
-        }
+        (*vectors, bias), dim = self._vectors, self._settings.dim
+        rows = [unpadded(flat, self._width, dim) for flat in vectors]
+        return dict(zip(_NAMES, (*rows, bias.copy()), strict=True))
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Restore p, q and the biases."""
-        self._vectors = FISMVectors(
-            history=padded(tensors["history_vectors"]),
-            items=padded(tensors["item_vectors"]),
-            bias=tensors["item_bias"].copy(),
-        )
+        history, items, bias = (tensors[name] for name in _NAMES)
+        self._vectors = FISMVectors(padded(history), padded(items), bias.copy())

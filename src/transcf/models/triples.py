@@ -49,20 +49,14 @@ FEWEST_GROUPS, MOST_GROUPS = 16, 64  # many small shares of a round keep all thr
 
 @dataclass(frozen=True)
 class Problem:
-    """Training interactions.
+    """Training interactions."""
 
-    Attributes:
-        by_user: Items of each user.
-        item_counts: (n_items,) interactions of each item, including those of other shards.
-        weights: (nnz,) relative frequencies of drawing an interaction of a user, 1 on average over
-            the user; empty if all are equal.
-        users: (n_users,) relative frequencies of drawing a user, 1 on average; empty if all are
-            equal.
-    """
-
-    by_user: Csr
-    item_counts: Array
+    by_user: Csr  # items of each user
+    item_counts: Array  # (n_items,) interactions of each item, including those of other shards
+    #: (nnz,) relative frequencies of drawing an interaction of a user, 1 on average over the user;
+    #: empty if all are equal
     weights: Array = field(default_factory=lambda: EVEN)
+    #: (n_users,) relative frequencies of drawing a user, 1 on average; empty if all are equal
     users: Array = field(default_factory=lambda: EVEN)
 
     @classmethod
@@ -117,23 +111,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class StratumLayout:
-    """Groups of users and blocks of items; neither depends on threads or processes.
+    """Groups of users and blocks of items; neither depends on threads or processes."""
 
-    Attributes:
-        groups: Boundaries of the groups of users, (n_groups + 1,).
-        n_blocks: Blocks of items, at least as many as there are groups in all.
-        samples: Triples of every user and epoch, (n_users,).
-        triples: Triples of an epoch, including other shards.
-        interactions: Interactions, including other shards.
-        first_group: Number of groups in the shards before this one.
-    """
-
-    groups: Array
-    n_blocks: int
-    samples: Array
-    triples: float
-    interactions: int
-    first_group: int = 0
+    groups: Array  # boundaries of the groups of users, (n_groups + 1,)
+    n_blocks: int  # blocks of items, at least as many as there are groups in all
+    samples: Array  # triples of every user and epoch, (n_users,)
+    triples: float  # triples of an epoch, including other shards
+    interactions: int  # interactions, including other shards
+    first_group: int = 0  # number of groups in the shards before this one
 
     @classmethod
     def of(

@@ -257,7 +257,7 @@ class StoredForm(LinearForm):
         """Score pairs, (n,), or all items for some users, (n, n_items)."""
         if items is None:
             return super().scores(users)
-        from transcf.kernels.products import pair_scores
+        from transcf.kernels.topk import pair_scores
 
         return pair_scores(self.user_vectors, self.item_vectors, self.user_constants, users, items)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
-from transcf.kernels.products import pair_scores
+from transcf.kernels.topk import pair_scores
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import (
     LinearForm,

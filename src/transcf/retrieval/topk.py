@@ -25,7 +25,7 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.errors import EvaluationError
 from transcf.kernels import topk as kernels
-from transcf.kernels.products import pair_scores
+from transcf.kernels.topk import pair_scores
 from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import (
     BLOCK_BYTES,

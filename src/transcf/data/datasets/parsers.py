@@ -350,7 +350,7 @@ def read_public_split(folder: Path, *, seed: int = 0) -> Split:
 
     A share of the training part at random, by the seed and the ids, is for validation.
     """
-    from transcf.kernels.splitting import event_keys
+    from transcf.kernels.evaluation import event_keys
 
     seed = check_integer("seed", seed)
     paths = [require_file(folder, f"{part}.txt") for part in ("train", "test")]

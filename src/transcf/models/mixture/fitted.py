@@ -19,9 +19,9 @@ from transcf.kernels.mixture_search import Catalogue, NearestItems
 from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.mixture.batches import TINY
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.training import TINY
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
 from transcf.models.transcf.fitted import ItemSide, grow
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
@@ -285,12 +285,13 @@ class Mixture(FittedScorer):
             weights = np.where(ago <= REACH, 1 / ago, 0.0)
         return _averages(histories, weights, self.items).astype(np.float32)
 
+    def _histories(self, history: Rows) -> Histories:
+        return Histories.of([history], len(self.known.items))
+
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user, (dim,)."""
-        histories = Histories.of([history], len(self.known.items))
         is_new = user is None or self.is_context
-        place: Array = self.place(histories)[0] if is_new else self.users[user]
-        return place
+        return np.asarray(self.place(self._histories(history))[0] if is_new else self.users[user])
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array:
         """Return the translated positions for some items, (n, dim); see `translations`."""
@@ -301,17 +302,16 @@ class Mixture(FittedScorer):
         """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
         own, tau, beta = self.position(user, history), self.settings.tau, self.settings.beta
         points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
-        histories = Histories.of([history], len(self.known.items))
-        return points, self.shares(histories, np.array([item], np.int32))
+        return points, self.shares(self._histories(history), np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the shares of a history's items in the score of another: they add up to one."""
-        histories = Histories.of([history], len(self.known.items))
-        return Contributions(history, self.shares(histories, np.array([item], np.int32)), SHARE)
+        shares = self.shares(self._histories(history), np.array([item], np.int32))
+        return Contributions(history, shares, SHARE)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Return the distances of the user and of their nearest item from the item."""
-        histories = Histories.of([history], len(self.known.items))
+        histories = self._histories(history)
         a = self.position(user, history)
         b = self.items[item].astype(np.float64)
         own = float(np.square(a - b).sum())

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from transcf.data.interactions import Interactions
 from transcf.data.partitioned import PartitionedLog
 from transcf.io.tensors import Arrays
 from transcf.kernels.ahead import is_first_use
 from transcf.kernels.mixture_search import find_candidates
 from transcf.models.base import init_from_params
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.mixture.batches import Events
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.scoring import compile_lists
 from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import MixtureTraining, training_bias
+from transcf.models.mixture.training import Events, MixtureTraining, training_bias
 from transcf.models.mixture.transitions import with_transitions
 from transcf.models.training import TrainingRun
 from transcf.models.transcf.model import TranslatingModel
@@ -104,8 +102,3 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)
-
-    def _grown(self, log: Interactions) -> Mixture:
-        learned = self._without_trend()
-        assert isinstance(learned, Mixture), "TransCFMixture learns nothing else"
-        return learned.grown(log)

@@ -19,8 +19,13 @@ from transcf.data.interactions import Mask
 from transcf.kernels import Array
 from transcf.kernels.ahead import Job, compile_ahead
 from transcf.kernels.mixture_scores import (
+    STRIP,
+    PastItems,
+    ScoredItems,
     ScoreParams,
+    UserHistories,
     UserQueries,
+    add_log_sums,
     add_terms,
     add_terms_of_users,
     read_only,
@@ -28,7 +33,6 @@ from transcf.kernels.mixture_scores import (
     score_users,
 )
 from transcf.kernels.mixture_search import CROWDED, NearestItems, find_candidates
-from transcf.kernels.mixture_table import STRIP, PastItems, ScoredItems, UserHistories, add_log_sums
 from transcf.kernels.rows import padded
 from transcf.parallel import one_blas_thread, parallel_for
 from transcf.retrieval.scorer import FormView, Norms, Scorer, Scores, Source, vector_form
@@ -196,17 +200,21 @@ class UserScorer(Scorer):
         is_crowded: Mask = counts == CROWDED
         return is_crowded
 
-    def _error(self, users: Rows, histories: Histories) -> Scores:
-        """Return how far scores and bounds in float32 may be from the true ones: (n,)."""
+    def size_bounds(self, users: Rows, histories: Histories) -> Array:
+        """Return bounds on the size of the exponents that scores are sums of: (n,)."""
         learned, tau, beta = self.learned, self.learned.settings.tau, self.learned.settings.beta
         longest, bias = learned.reach
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
         away = np.sqrt(squares(self.positions[users])) + longest
-        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
-        size += 0.0 if learned.transitions is None else learned.transitions.reach
-        steps = learned.history.shape[1] + 16
-        added = (1 if learned.transitions is None else 2) * histories.counts
+        size: Array = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        return size + (0.0 if learned.transitions is None else learned.transitions.reach)
+
+    def _error(self, users: Rows, histories: Histories) -> Scores:
+        """Return how far scores and bounds in float32 may be from the true ones: (n,)."""
+        steps = self.learned.history.shape[1] + 16
+        added = (1 if self.learned.transitions is None else 2) * histories.counts
+        size = self.size_bounds(users, histories)
         error: Scores = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
         return error
 
@@ -220,7 +228,7 @@ class UserScorer(Scorer):
             return super()._open_block(users, items)
         if not self.histories.take(users).counts.all():
             raise not_finite(self.name)
-        return PairTermTable(self, users, items)
+        return PairTermTable(self, users)
 
 
 def compile_lists(learned: Mixture) -> None:
@@ -239,7 +247,7 @@ def compile_lists(learned: Mixture) -> None:
         *Job.shared(lambda: scorer.top_k(row, 1), most=1),
         *Job.shared(lambda: score_users(scorer.points(row), learned.items, learned.item_offsets)),
         Job.of(add_terms_of_users, scorer.params, row, items, places, tile, 0, 0),
-        *Job.shared(lambda: PairTermTable(scorer, row, items).fill(items, tile)),
+        *Job.shared(lambda: PairTermTable(scorer, row).fill(items, tile)),
         *Job.shared(lambda: score_pairs(scorer.params, row, items[:1])),
     ]
     compile_ahead(jobs, urgent=False)
@@ -248,7 +256,7 @@ def compile_lists(learned: Mixture) -> None:
 class PairTermTable:
     """Scores of many users: terms between two items are computed once for all users."""
 
-    def __init__(self, scorer: UserScorer, users: Rows, items: Rows) -> None:
+    def __init__(self, scorer: UserScorer, users: Rows) -> None:
         learned, self._scorer, self._users = scorer.learned, scorer, users
         histories = scorer.histories.take(users)
         self._tau, self._beta = tau, beta = learned.settings.tau, learned.settings.beta
@@ -260,30 +268,18 @@ class PairTermTable:
             padded(np.float32(2 * tau) * p).reshape(-1, width),
             (-tau * squares(p)).astype(np.float32),
         )
-        log_weights = learned.log_weights(histories)
         self._histories = UserHistories(
             histories.indptr,
             places.astype(np.int32),
-            np.exp(log_weights).astype(np.float32),
+            np.exp(learned.log_weights(histories)).astype(np.float32),
             (-beta * squares(a)).astype(np.float32),
         )
-        self.size, self.error = self._bounds(a, p, items, -log_weights.min(initial=0))
-
-    def _bounds(self, a: Array, p: Array, items: Rows, faded: float) -> tuple[Norms, Scores]:
-        """Return bounds on the size of scores and on their rounding error: (n,) each."""
-        learned, tau, beta = self._scorer.learned, self._tau, self._beta
-        longest = np.sqrt(squares(learned.items[items]).max(initial=0))
-        bias = np.abs(learned.bias[items]).max(initial=0)
-        near = tau * (np.sqrt(squares(p).max(initial=0)) + longest) ** 2
-        home = beta * (np.sqrt(squares(a)) + longest) ** 2
-        counts = np.diff(self._histories.starts)
-        size = near + home + bias + faded + np.log(counts)
-        size += 0.0 if learned.transitions is None else learned.transitions.reach
+        counts = histories.counts
+        self.size: Norms = scorer.size_bounds(users, histories) + np.log(counts)
         # Two products of d terms, whose roundings an exponential turns into relative ones; those of
         # the exponential and of adding up a history; and the logarithm's.
-        steps = self._positions.shape[1] + 16
-        error = 1.01 * ROUNDING * (steps * size + counts + 16)
-        return size, error.astype(np.float32)
+        error = 1.01 * ROUNDING * ((width + 16) * self.size + counts + 16)
+        self.error: Scores = error.astype(np.float32)
 
     def fill(self, items: Rows, tile: Scores) -> None:
         """Write the scores of all users for some item rows: (n, n_items)."""

@@ -11,27 +11,227 @@ the sum of all gradients in shard order: bit for bit as in one process.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
 import numpy as np
 
-from transcf.data.csr import offsets
+from transcf.data.csr import Histories, offsets
+from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
-from transcf.kernels import Array
-from transcf.kernels.adam import AdamState, step_sizes
-from transcf.kernels.mixture import MixtureParams, ScoreConfig
-from transcf.kernels.mixture_batches import SHARDS, join
+from transcf.kernels import Array, aligned_zeros, unlocked
+from transcf.kernels.mixture import CHUNK, MixtureParams, Negatives, ScoreConfig, Workspace
+from transcf.kernels.mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, join
+from transcf.kernels.mixture_context import BAND
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
-from transcf.kernels.rows import padded, padded_width
-from transcf.models.communicator import Communicator, Progress
+from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
+from transcf.models.communicator import Communicator, LazyShard, Progress
+from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import NORM_POWERS, first_vectors
-from transcf.models.mixture.batches import TINY, BatchSampler, Buffers, Events, Shards
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training import EpochStats
 from transcf.parallel import one_blas_thread
 
+#: Keeps quotients finite where a sum is zero.
+TINY = 1e-12
+#: Batches that an epoch should have, and the fewest and most events of a batch all the same.
+_BATCHES, _BATCH_EVENTS = 150, (64, 1024)
 #: Batches between checks for an interrupt.
 _AT_ONCE = 100
 #: Suffixes of the names of an array and of the moments that Adam keeps of it.
 _PARTS = ("", ".means", ".squares")
+
+
+@dataclass(frozen=True)
+class Events:
+    """Training events, of all users or of some. Histories of one event teach nothing."""
+
+    histories: Histories
+    weights: Array  # how much events count as targets, (n_events,) float32 in the same order
+    item_counts: Array  # (n_items,), events of other users included
+    timed: bool  # whether the order of events is known
+
+    @classmethod
+    def of(cls, train: Interactions, settings: MixtureSettings) -> Self:
+        """Take histories from a log, and the weights of its events from settings."""
+        weights = np.ones(len(train), np.float32)
+        events = InteractionWeights.of(train, settings.event_weights)
+        if not events.is_even:
+            weights = events.overall[train.in_order]
+        return cls(train.histories, weights, train.by_item.counts, train.timestamps is not None)
+
+    @property
+    def user_indptr(self) -> Array:
+        """Where the events of users start, (n_users + 1,) int64."""
+        return self.histories.indptr
+
+    @property
+    def taught_weight(self) -> float:
+        """How much targets count: events of users who have more than one."""
+        lengths = self.histories.counts
+        return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
+
+    def part(self, first: int, end: int) -> Events | LazyShard:
+        """Keep the users first..end-1, who are counted from 0 then; items count as before."""
+        indptr = self.user_indptr[first : end + 1]
+        events = slice(int(indptr[0]), int(indptr[-1]))
+        own = Histories(indptr - indptr[0], self.histories.items[events], self.histories.n_items)
+        return replace(self, histories=own, weights=self.weights[events])
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Users of each shard, and batches; neither depends on threads or processes.
+
+    Neighbouring users belong to a shard, and every batch has about as many events of each shard: a
+    process with the users of a shard never needs those of another.
+    """
+
+    #: Where the users of shards begin, and those of the last one end, (SHARDS + 1,). A process that
+    #: has some of the shards sees the others as empty.
+    groups: Array
+    n_batches: int
+    samples: int  # targets of an epoch in all shards
+    weight: float  # how much they count
+
+    @classmethod
+    def of(cls, events: Events, batch_events: int | None = None) -> Self:
+        """Assign all users to shards; `batch_events` is the mean of batches at most."""
+        lengths, n_events = events.histories.counts, int(events.user_indptr[-1])
+        size = batch_events or int(np.clip(n_events // _BATCHES, *_BATCH_EVENTS))
+        users = np.flatnonzero(lengths > 1)
+        before = offsets(lengths[users])
+        cuts = np.searchsorted(before, np.linspace(0, before[-1], SHARDS + 1)[1:-1])
+        inside = np.append(users, len(lengths))[cuts]
+        return cls(
+            groups=np.array([0, *inside, len(lengths)]),
+            n_batches=max(1, -(-int(before[-1]) // size)),
+            samples=int(before[-1]),
+            weight=events.taught_weight,
+        )
+
+    @property
+    def n_groups(self) -> int:
+        """Shards of all processes."""
+        return SHARDS
+
+    def part(self, first: int, end: int) -> Self:
+        """Keep the shards first..end-1, whose users are counted from 0 then."""
+        begin, stop = self.groups[[first, end]]
+        return replace(self, groups=np.clip(self.groups, begin, stop) - begin)
+
+
+class BatchSampler:
+    """Assigns users to batches of whole histories, again in every epoch.
+
+    A batch has at most `n_drawn` negatives, drawn in proportion to a power of their popularity.
+    """
+
+    def __init__(self, events: Events, shards: Shards, n_drawn: int, power: float) -> None:
+        counts, histories = events.item_counts, events.histories
+        active = np.flatnonzero(counts).astype(np.int32)
+        self.n_drawn = min(n_drawn, len(active))
+        self._chances = chances(counts[active], self.n_drawn, power)
+        log_counts = np.zeros(len(counts), np.float32)
+        log_counts[active] = -np.log(self._chances)
+        indptr, items = unlocked(histories.indptr), unlocked(histories.items)
+        self.log = EventArrays(indptr, items, unlocked(events.weights), active, log_counts)
+        users = np.flatnonzero(histories.counts > 1).astype(np.int32)
+        self._lengths, self._n_batches = histories.counts, shards.n_batches
+        self._shards = np.split(users, np.searchsorted(users, shards.groups[1:-1]))
+
+    def deal(self, seed: int, epoch: int) -> EpochPlan:
+        """Return the batches of an epoch."""
+        order = np.random.default_rng((seed, epoch)).permutation(len(self.log.active))
+        reach = np.cumsum(self._chances[order])
+        reach[-1:] = self.n_drawn
+        users, cuts, n_before = [], [], 0
+        for number, shard in enumerate(self._shards, start=1):
+            users.append(np.random.default_rng((seed, epoch, number)).permutation(shard))
+            before = offsets(self._lengths[users[-1]])
+            starts = np.arange(self._n_batches + 1) * before[-1] / self._n_batches
+            cuts.append(n_before + np.searchsorted(before[:-1], starts))
+            n_before += len(shard)
+        return EpochPlan(
+            np.concatenate(users), np.stack(cuts), self.log.active[order], reach, seed, epoch
+        )
+
+    def events_of(self, plan: EpochPlan) -> Array:
+        """Return how many events batches have, (n_batches,)."""
+        before = offsets(self._lengths[plan.users])
+        counts: Array = np.diff(before[plan.cuts], axis=1).sum(axis=0)
+        return counts
+
+
+def chances(counts: Array, n_drawn: int, power: float) -> Array:
+    """Return the chance of each item to be among the negatives of a batch, (n,) float64.
+
+    In proportion to a power of its popularity, at most 1, and they add up to the number drawn.
+    """
+    likely = counts.astype(np.float64) ** power
+    is_sure = np.zeros(len(counts), np.bool_)
+    while True:
+        rest = likely / max(likely[~is_sure].sum(), TINY) * (n_drawn - is_sure.sum())
+        found: Array = np.where(is_sure, 1.0, rest)
+        if (found <= 1).all():
+            return found
+        is_sure = found >= 1
+
+
+class Buffers(NamedTuple):
+    """Memory for the largest batch so far."""
+
+    batch: Batch
+    negatives: Negatives
+    work: Workspace
+
+    @classmethod
+    def of(
+        cls, events: int, drawn: int, n_items: int, width: int, *, has_users: bool = True
+    ) -> Buffers:
+        """Allocate memory for batches of so many events and negatives, rows of `width` numbers."""
+        places, events = padded_width(drawn), max(1, events)
+        touched, (rows, cells, band) = places + min(events, n_items), (1, 1, CHUNK)
+        if not has_users:  # a position for each event
+            rows, cells, band = 2, 3, BAND
+        batch = Batch(
+            **{name: np.zeros(events, np.int32) for name in ("users", "items", "places", "order")},
+            starts=np.zeros(events + 1, np.int64),
+            shards=np.zeros(SHARDS + 1, np.int64),
+            weights=np.zeros(events, np.float32),
+            touched=np.zeros(touched, np.int32),
+            size=np.zeros(1, np.int64),
+            firsts=np.zeros(touched + 1, np.int64),
+            place_of=np.full(n_items, NO_SLOT, np.int32),
+        )
+        numbers = ["offsets", "item_offsets", "sums", "sum_slopes", "target_offset_slopes"]
+        numbers += ["rest", "others"]
+        vectors = ("targets", "moved_slopes", "target_slopes")
+        work = Workspace(
+            **{name: _zeros(events) for name in numbers},
+            **{name: _zeros(events, width) for name in vectors},
+            **{name: _zeros(rows * events, width) for name in ("moved", "scaled")},
+            tile=_zeros(cells * events * places),
+            pairs=_zeros(events * band),
+            negative_slopes=_zeros(SHARDS, places, width),
+            negative_offset_slopes=_zeros(SHARDS, places),
+        )
+        return cls(batch, Negatives(_zeros(places, width), _zeros(places)), work)
+
+    def for_events(self, events: int) -> Buffers:
+        """Return memory for a batch: this, or larger empty one."""
+        if events <= len(self.batch.items):
+            return self
+        drawn, width = self.negatives.vectors.shape
+        has_users = len(self.work.moved) == len(self.work.targets)
+        return self.of(events, drawn, len(self.batch.place_of), width, has_users=has_users)
+
+
+def _zeros(*shape: int) -> Array:
+    return aligned_zeros(shape, np.float32)
+
+
+# -- epochs --------------------------------------------------------------------------------
 
 
 class MixtureTraining:
@@ -41,28 +241,25 @@ class MixtureTraining:
     """
 
     def __init__(
-        self,
-        events: Events,
-        settings: MixtureSettings,
-        *,
-        layout: Shards | None = None,
+        self, events: Events, settings: MixtureSettings, *, layout: Shards | None = None,
         comm: Communicator | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._comm = comm or Communicator()
         self._settings, self._width = settings, padded_width(settings.dim)
         self._shards = layout or self.layout(events, settings)
         self._sampler = BatchSampler(
             events, self._shards, settings.shared_negatives, settings.negative_power
         )
-        n_drawn, bound = self._sampler.n_drawn, NORM_POWERS["norm"]
-        has_users, user_rate = settings.has_users, float(settings.user_lr_multiplier)
-        tied = settings.tie_item_vectors
-        self._step_config = StepConfig(n_drawn, tied, bound, user_rate, has_users)
-        histories = events.histories
+        n_drawn, histories = self._sampler.n_drawn, events.histories
+        self._step_config = StepConfig(
+            n_drawn, settings.tie_item_vectors, NORM_POWERS["norm"],
+            float(settings.user_lr_multiplier), settings.has_users,
+        )  # fmt: skip
         longest = int(histories.counts.max(initial=0))
         self._config = score_config(settings, events.timed, longest)
-        sizes = (0, n_drawn, histories.n_items, self._width)
-        self._memory = Buffers.of(*sizes, has_users=has_users)
+        self._memory = Buffers.of(
+            0, n_drawn, histories.n_items, self._width, has_users=settings.has_users
+        )
         self._whole = self._memory  # of all processes; the same as that of this one if it is alone
         if comm is None:  # else the coordinator sends the vectors
             self.load_tensors(_first_tensors(events, settings))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from transcf.data.csr import Csr
 from transcf.data.ids import Rows
 from transcf.errors import MissingExtraError, ParameterError
-from transcf.io.tensors import Arrays
+from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights
@@ -53,6 +53,11 @@ class NeuralModel(Recommender[S]):
     @abstractmethod
     def _arrays(self, tensors: Arrays, known: TrainingData, settings: S) -> Arrays:
         """Return the arrays of the model, from the tensors of its network; none are shared."""
+
+
+def stored_weights(arrays: Arrays, shapes: dict[str, tuple[int, ...]]) -> Arrays:
+    """Check the arrays of a file that have these shapes."""
+    return {name: checked(arrays, name, np.float32, shape) for name, shape in shapes.items()}
 
 
 def find_device(model: str, device: Device) -> Any:

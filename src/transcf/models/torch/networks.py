@@ -16,14 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import (
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    dropout,
-    layer_norm,
-    scaled_dot_product_attention,
-    softplus,
-)
+from torch.nn import functional
+from torch.nn.functional import dropout, softplus
 
 from transcf.data.csr import Csr, Histories
 from transcf.io.tensors import Arrays
@@ -78,6 +72,10 @@ class Network(nn.Module):
         drawn = self.unseen.draw(self.event_users[events], self.negatives, rng)
         return np.hstack([self.by_user.indices[events, None], drawn])
 
+    def has_changed(self, epoch: int) -> bool:
+        """Prepare an epoch; return whether weights have changed and the optimizer starts again."""
+        return False
+
     def penalty(self, *tensors: Tensor) -> Tensor | float:
         """Return `regularization` times the squares of all numbers."""
         weight = self.settings.regularization
@@ -88,7 +86,7 @@ def binary_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
     """Return the summed cross entropy of (n, 1 + negatives) pairs, the first of which is true."""
     target, each = torch.zeros_like(logits), torch.ones_like(logits)
     target[:, 0], each[:, 0] = 1, weights
-    return binary_cross_entropy_with_logits(logits, target, each, reduction="sum")
+    return functional.binary_cross_entropy_with_logits(logits, target, each, reduction="sum")
 
 
 class CDAENetwork(Network):
@@ -178,17 +176,16 @@ class NeuMFNetwork(Network):
             found.append(self.mlp_head(x)[..., 0])
         return found
 
-    def is_due_to_join(self, epoch: int) -> bool:
-        """Return whether pretraining ended before this epoch."""
-        return not self.joined and epoch > self.settings.pretrain
-
-    def join(self) -> None:
-        """Make one model of two parts, whose logit is the mean of theirs."""
+    def has_changed(self, epoch: int) -> bool:
+        """After pretraining, make one model of two parts, whose logit is the mean of theirs."""
+        if self.joined or epoch <= self.settings.pretrain:
+            return False
         with torch.no_grad():
-            for head in (self.gmf_head, self.mlp_head):
-                for values in () if head is None else head.parameters():
+            for name, values in self.named_parameters():
+                if "_head." in name:
                     values.mul_(0.5)
             self.joined.fill_(True)
+        return True
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
@@ -308,7 +305,7 @@ class SASRecNetwork(Network):
         if self.settings.loss == "softmax":
             logits = torch.cat([positive[:, None], negative], dim=1)
             first = torch.zeros_like(targets)
-            losses = cross_entropy(logits, first, reduction="none")
+            losses = functional.cross_entropy(logits, first, reduction="none")
         else:
             share = min(1.0, self.negatives / max(1, len(self.trained) - 1))
             beta = 1 - self.settings.calibration * (1 - share)
@@ -330,7 +327,7 @@ class SASRecNetwork(Network):
                 for inputs, matrix in zip((q, x, x), self.attention[layer], strict=True)
             )
             # No mask of the padding is needed: it comes after all items that are looked at.
-            means = scaled_dot_product_attention(
+            means = functional.scaled_dot_product_attention(
                 query, key, value, dropout_p=rate if self.training else 0.0, is_causal=True
             )
             means = means.transpose(1, 2).reshape(n, length, settings.dim)
@@ -344,7 +341,7 @@ class SASRecNetwork(Network):
     def normalized(self, x: Tensor, number: int) -> Tensor:
         """Return the layer normalization of vectors."""
         gain, bias = self.norms[number]
-        return layer_norm(x, (self.settings.dim,), gain, bias, EPSILON)
+        return functional.layer_norm(x, (self.settings.dim,), gain, bias, EPSILON)
 
 
 def sequences(histories: Histories, most: int) -> tuple[Array, Array]:
@@ -365,12 +362,13 @@ def sequences(histories: Histories, most: int) -> tuple[Array, Array]:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch with gradients on one thread: the order of sums depends on their number."""
+def isolated(seed: int) -> Iterator[None]:
+    """Run torch on one thread, on which the order of sums depends, with a generator of its own."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
             yield
     finally:
         torch.set_num_threads(before)
@@ -383,8 +381,7 @@ class AdamTraining:
         self, kind: Callable[[Any, Array, Any], Network], data: Any, weights: Array, settings: Any,
         device: torch.device,
     ) -> None:  # fmt: skip
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.random_state)
+        with isolated(settings.random_state):
             self.network = kind(data, weights, settings).to(device)
         self._settings, self._device = settings, device
         self._adam = self._new_adam()
@@ -396,14 +393,12 @@ class AdamTraining:
     def run_epoch(self, number: int) -> EpochStats:
         """Train on the minibatches of an epoch; the loss is the mean over interactions."""
         network = self.network
-        if isinstance(network, NeuMFNetwork) and network.is_due_to_join(number):
-            network.join()
+        if network.has_changed(number):
             self._adam = self._new_adam()
         total, samples = torch.zeros((), device=self._device), 0
-        with one_thread(), torch.random.fork_rng(devices=[]):
-            # Dropout depends on the epoch, not on those before: a run can be resumed.
-            seed = generator(self._settings.random_state, number, NOISE).integers(2**63)
-            torch.manual_seed(int(seed))
+        # Dropout depends on the epoch, not on those before: a run can be resumed.
+        seed = generator(self._settings.random_state, number, NOISE).integers(2**63)
+        with isolated(int(seed)):
             for batch in network.batches(number):
                 losses, penalty = network(*map(self._put, batch))
                 self._adam.zero_grad()

@@ -9,13 +9,13 @@ import numpy as np
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
-from transcf.io.tensors import Arrays, checked
+from transcf.io.tensors import Arrays
 from transcf.models.explain import Contributions
 from transcf.models.factors import Factors, HistoryMap, in_pieces, stored_factors
 from transcf.models.families import MemoryEstimate, NeuralSettings, vectors
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import NeuralModel
+from transcf.models.torch.common import NeuralModel, stored_weights
 from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, cosine_form
 
 #: Pairs that are scored at once: few enough for their hidden layers to stay in the cache.
@@ -131,33 +131,23 @@ class NeuMF(NeuralModel[NeuMFSettings]):
 
     def _arrays(self, tensors: Arrays, known: TrainingData, settings: NeuMFSettings) -> Arrays:
         """Return the arrays of the model; parts that were trained apart are combined."""
-        found = {
-            "user_vectors": tensors["users.weight"].copy(),
-            "item_vectors": tensors["items.weight"].copy(),
-        }
+        found = {f"{side}_vectors": tensors[f"{side}s.weight"].copy() for side in ("user", "item")}
         share = np.float32(1.0 if tensors["joined"][0] else 0.5)
-        if settings.form != "mlp":
-            found["gmf_head"] = tensors["gmf_head.weight"][0] * share
-            found["gmf_bias"] = tensors["gmf_head.bias"] * share
+        for part in ("gmf", "mlp") if settings.form == "neumf" else (settings.form,):
+            found[f"{part}_head"] = tensors[f"{part}_head.weight"][0] * share
+            found[f"{part}_bias"] = tensors[f"{part}_head.bias"] * share
+        for layer in range(1, settings.layers + 1 if settings.form != "gmf" else 1):
+            found[f"weight_{layer}"] = tensors[f"layers.{layer - 1}.weight"].T.copy()
+            found[f"bias_{layer}"] = tensors[f"layers.{layer - 1}.bias"].copy()
         if settings.form != "gmf":
-            both = tensors["layers.0.weight"].T.copy()
-            found["user_weight"], found["item_weight"] = np.split(both, 2)
-            found["bias_1"] = tensors["layers.0.bias"].copy()
-            for layer in range(1, settings.layers):
-                found[f"weight_{layer + 1}"] = tensors[f"layers.{layer}.weight"].T.copy()
-                found[f"bias_{layer + 1}"] = tensors[f"layers.{layer}.bias"].copy()
-            found["mlp_head"] = tensors["mlp_head.weight"][0] * share
-            found["mlp_bias"] = tensors["mlp_head.bias"] * share
+            found["user_weight"], found["item_weight"] = np.split(found.pop("weight_1"), 2)
         return found
 
     def _restore(
         self, arrays: Arrays, known: TrainingData, settings: NeuMFSettings
     ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.width)
-        weights = {
-            name: checked(arrays, name, np.float32, shape)
-            for name, shape in settings.shapes().items()
-        }
+        weights = stored_weights(arrays, settings.shapes())
         if settings.form == "gmf":
             return GMF(known, self.name, users, items, weights)
         return Perceptron(known, self.name, users, items, weights, settings.gmf_width)

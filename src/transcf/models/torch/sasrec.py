@@ -11,13 +11,13 @@ import numpy as np
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.errors import ParameterError
-from transcf.io.tensors import Arrays, checked
+from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.models.factors import Factors, stored_factors
 from transcf.models.families import NeuralSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import init_from_params, setting, settings
-from transcf.models.torch.common import NeuralModel
+from transcf.models.torch.common import NeuralModel, stored_weights
 from transcf.models.training import TrainingRun
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scores
@@ -131,10 +131,7 @@ class SASRec(NeuralModel[SASRecSettings]):
         self, arrays: Arrays, known: TrainingData, settings: SASRecSettings
     ) -> FittedScorer:
         users, items = stored_factors(arrays, known, settings.dim)
-        weights = {
-            name: checked(arrays, name, np.float32, shape)
-            for name, shape in settings.shapes().items()
-        }
+        weights = stored_weights(arrays, settings.shapes())
         encoder = HistoryEncoder(items, weights, settings.heads)
         return Factors(known, self.name, users, items, encoder, extras=weights)
 

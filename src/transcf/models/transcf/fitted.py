@@ -16,7 +16,7 @@ from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import row_means
-from transcf.models.event_weights import weights_in_order
+from transcf.models.event_weights import EventWeights, InteractionWeights, weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer, Growth, TrainingData
@@ -97,26 +97,20 @@ class Translated(FittedScorer):
         """The mean user of every item, (n_items, dim)."""
         return self._neighborhoods[1]
 
-    @property
-    def _score_means(self) -> tuple[Array, Array]:
-        """Return q and n; where the score ignores both, other arrays of their shape."""
-        is_seen = self.score_function.has_neighborhoods
-        return (self.q, self.n) if is_seen else (self.parameters.users, self.parameters.items)
-
     # -- scores ------------------------------------------------------------------------------
 
     @cached_property
     def _linear(self) -> LinearForm:
-        score, a, (q, n) = self.score_function, self.parameters.users, self._score_means
-        y = score.linear_items(self.parameters.items, n, self.parameters.item_bias[:, None])
-        return LinearForm(y, lambda users: score.linear_users(a[users], q[users]))
+        score, own = self.score_function, self.parameters
+        y = score.linear_items(own.items, self.n, own.item_bias[:, None])
+        return LinearForm(y, lambda users: score.linear_users(own.users[users], self.q[users]))
 
     def linear_form(self) -> LinearForm:
         """Return the score as inner products."""
         return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        own, (q, n) = self.parameters, self._score_means
+        own, q, n = self.parameters, self.q, self.n
 
         def score(u: Rows, i: Rows) -> Scores:
             cost = self.score_function.pair_cost(own.users[u], q[u], own.items[i], n[i])
@@ -142,19 +136,19 @@ class Translated(FittedScorer):
     def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
         """Return a of a user (None for a new one) and r toward an item, (dim,) float64 each."""
         if user is None:
-            (a,), (q,) = self.fold_in_vectors(Histories.of([history], len(self.known.items)))
+            (a,), (q,) = self.fold_in_vectors(self._histories(history))
         else:
-            rows = (self.parameters.users, self._score_means[0])
-            a, q = (vectors[user].astype(np.float64) for vectors in rows)
-        return a, q * self._score_means[1][item]
+            a, q = (rows[user].astype(np.float64) for rows in (self.parameters.users, self.q))
+        return a, q * self.n[item]
 
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user (None), (dim,)."""
-        histories = Histories.of([history], len(self.known.items))
-        place: Array = (
-            self.fold_in_vectors(histories)[0][0] if user is None else self.parameters.users[user]
-        )
-        return place
+        if user is not None:
+            return np.asarray(self.parameters.users[user])
+        return np.asarray(self.fold_in_vectors(self._histories(history))[0][0])
+
+    def _histories(self, history: Rows) -> Histories:
+        return Histories.of([history], len(self.known.items))
 
     def translated_position(self, user: int | None, history: Rows, items: Rows) -> Array | None:
         """Return a + r for some items, (n, dim), where the score translates."""
@@ -173,7 +167,7 @@ class Translated(FittedScorer):
     @property
     def item_side(self) -> ItemSide:
         """Vectors, neighbourhoods and biases of the items."""
-        return ItemSide(self.parameters.items, self._score_means[1], self.parameters.item_bias)
+        return ItemSide(self.parameters.items, self.n, self.parameters.item_bias)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users."""
@@ -204,9 +198,11 @@ class Translated(FittedScorer):
             )  # fmt: skip
         return a, q
 
-    def grown(self, log: Interactions, weights: Array) -> Translated:
-        """Return the same with interactions and their weights, (n_events,), added; see `grow`."""
-        users, items = (self.parameters.users, self._score_means[0]), self.item_side
+    def grown(self, log: Interactions) -> Translated:
+        """Return the same with interactions added; see `grow`."""
+        weights = InteractionWeights.of(log, EventWeights(recency=self.recency)).within_users
+        weights = weights if len(weights) else np.ones(len(log), np.float32)
+        users, items = (self.parameters.users, self.q), self.item_side
         score, length = self.score_function, self.user_length
         known, parameters = grow(self.known, log, weights, score, users, items, length)
         return Translated(known, self.settings, parameters)
@@ -222,14 +218,13 @@ class Translated(FittedScorer):
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the score of an item for a new user."""
-        score, known, side = self.score_function, self.known, self.item_side
+        score, side = self.score_function, self.item_side
         b, n = (
             np.vstack([vectors[history], average]).astype(np.float64)
             for vectors, average in zip((side.b, side.n), self._average_item, strict=True)
         )
         even = Replacing(np.ones(len(history)))
-        order = Histories.of([history], len(known.items))
-        weighted = Replacing(weights_in_order(order, self.recency))
+        weighted = Replacing(weights_in_order(self._histories(history), self.recency))
         a, q = score.place_users(even, weighted, b, n) * self.user_length, even @ b
         lead = self._linear.item_vectors[item].astype(np.float64) - self._average_side
         return Contributions.of_leads(history, score.linear_users(a, q)[0] @ lead, REPLACED)
@@ -260,10 +255,8 @@ class Translated(FittedScorer):
         nearest = dict(zip(ids, away[order].tolist(), strict=True))
         words = [f"The score is the item's bias {bias:.4f} minus the squared distance {after:.4f}."]
         if score.has_neighborhoods:
-            closer = "nearer" if after <= before else "farther"
-            words.append(
-                f"Translation brings them {closer}: the distance was {before:.4f} before it."
-            )
+            how = "nearer" if after <= before else "farther"
+            words.append(f"Translation brings them {how}: the distance was {before:.4f} before it.")
         if nearest:
             listed = ", ".join(f"{who} ({distance:.4f})" for who, distance in nearest.items())
             words.append(f"Nearest users who have it, by squared distance: {listed}.")
@@ -277,15 +270,13 @@ class Translated(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
-        return FormView(
-            self.name, self.rankable, self.score_function.likeness(self.parameters.items)
-        )
+        form = self.score_function.likeness(self.parameters.items)
+        return FormView(self.name, self.rankable, form)
 
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
-        return FormView(
-            self.name, self.known.active, self.score_function.likeness(self.parameters.users)
-        )
+        form = self.score_function.likeness(self.parameters.users)
+        return FormView(self.name, self.known.active, form)
 
 
 class Replacing:
@@ -384,16 +375,8 @@ def grow(
 ) -> tuple[TrainingData, Parameters]:  # fmt: skip
     """Return training data with the interactions of a log added, and vectors of all their ids.
 
-    New users and items are placed by their neighbours; the vectors of others do not change.
-
-    Args:
-        known: The training data of a model.
-        log: The interactions to be added.
-        weights: (n_events,) of the log, for places of users.
-        score: Places users and items.
-        users: a and q of the model's users.
-        items: Its items.
-        user_length: See `fold_users`.
+    New users and items are placed by their neighbours; the vectors of others do not change. Of the
+    model, `users` are a and q; events of the log count by `weights`, (n_events,), for users.
 
     Raises:
         DataError: A user shares no item with the model, not even through others.

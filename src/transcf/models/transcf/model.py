@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-import numpy as np
 import polars as pl
 
-from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions
 from transcf.io.tensors import Arrays
 from transcf.models import tables
 from transcf.models.base import Recommender, init_from_params
-from transcf.models.event_weights import EventWeights, InteractionWeights
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.training import TrainingRun
 from transcf.models.transcf.fitted import Translated
@@ -25,10 +21,6 @@ S = TypeVar("S")
 
 class TranslatingModel(Recommender[S]):
     """Base of the models that translate users toward items."""
-
-    @abstractmethod
-    def _grown(self, log: Interactions) -> FittedScorer:
-        """Return what was learned with the interactions of a log added."""
 
     def partial_fit(self, log: Any) -> Self:
         """Add interactions without training again.
@@ -56,8 +48,8 @@ class TranslatingModel(Recommender[S]):
             (3, 4)
         """
         self._check_growing()
-        log = as_interactions(log)
-        return self._add(self._grown(log), log)
+        log, learned = as_interactions(log), cast(Any, self._without_trend())
+        return self._add(learned.grown(log), log)
 
     def translation(self, pairs: Any) -> pl.DataFrame:
         """Return the translation vector of each pair.
@@ -68,7 +60,7 @@ class TranslatingModel(Recommender[S]):
         Returns:
             Table `user_id, item_id, translation` (a list of `dim` numbers), in the given order.
         """
-        learned: Any = self._without_trend()
+        learned = cast(Any, self._without_trend())
         return tables.translation_table(learned, pairs, learned.translations)
 
 
@@ -138,9 +130,3 @@ class TransCF(TranslatingModel[TransCFSettings]):
         self, arrays: Arrays, known: TrainingData, settings: TransCFSettings
     ) -> Translated:
         return Translated.from_arrays(arrays, known, settings)
-
-    def _grown(self, log: Interactions) -> Translated:
-        learned = self._without_trend()
-        assert isinstance(learned, Translated), "TransCF learns nothing else"
-        weights = InteractionWeights.of(log, EventWeights(recency=learned.recency)).within_users
-        return learned.grown(log, weights if len(weights) else np.ones(len(log), np.float32))

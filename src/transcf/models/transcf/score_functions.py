@@ -12,8 +12,7 @@ of the vectors of the item's users:
 | emb | as translation | a - b |
 
 A score function defines the cost of a pair (minus its score, without bias) and the gradient of that
-cost. Solvers, kernels, ranking, fold-in and explanations all use these definitions. A subclass of
-`ScoreFunction` in another module has to add itself to `SCORE_FUNCTIONS`.
+cost. Solvers, kernels, ranking, fold-in and explanations all use these definitions.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ class ScoreFunction(ABC):
     def __init_subclass__(cls) -> None:
         """Register cost and slope with the kernels."""
         super().__init_subclass__()
+        assert cls.__module__ == __name__, "kernels are not compiled again for other modules"
         if not {"cost", "slope"}.isdisjoint(vars(cls)):
             # Kernels cached on disk find the class by its qualified name.
             place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}

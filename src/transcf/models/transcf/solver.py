@@ -113,8 +113,7 @@ class TransCFSolver(PairwiseSolver[TransCFSettings]):
         self._samples_per_item = (self._layout.samples * self._user_share).astype(np.float32)
         weights = settings.rank_weights(len(problem.active_items)).astype(dtype)
         self._extra = TranslationExtra(
-            pending=aligned_zeros((self._layout.n_groups, self._dim), dtype),
-            rank_weights=weights,
+            pending=aligned_zeros((self._layout.n_groups, self._dim), dtype), rank_weights=weights
         )
 
     def _rates(self, number: type[np.floating[Any]], rate: float) -> TransCFRates:
