@@ -259,7 +259,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     app = Typer()
     app.command()(export)
-    monkeypatch.setattr("transcf.cli.serve.open_model", lambda _: Factors().fit(log(True)))
+    monkeypatch.setattr("transcf.cli.options.open_model", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")
     ask = ["folder", "--to", "parquet", "--out", target]
     done = CliRunner().invoke(app, [*ask, "--json"])

@@ -108,12 +108,13 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
 
 
 def doctor(
-    warm_up: Annotated[
-        bool, typer.Option("--warm-up", help="Compile all kernels first, for container images.")
-    ] = False,
+    warm_up: bool = False,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Show versions, threads, extras and the data folder.
+
+    Options:
+        warm_up: Compile all kernels first, for container images.
 
     Example: transcf doctor
     """

@@ -35,12 +35,9 @@ def analyze(
         ),
     ],
     data: _ModelData = None,
-    what: Annotated[str, typer.Option(help="Analyses separated by commas, or all.")] = "all",
-    user: Annotated[str | None, typer.Option(help="User id for the analysis tastes.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
-    ] = None,
+    what: str = "all",
+    user: str | None = None,
+    out: Path | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Analyse the vectors of a saved model: tables, figures, JSON.
@@ -48,6 +45,11 @@ def analyze(
     Analyses: variety (ratings and categories of users), closer (do translations bring users closer
     to their items), rating and category (can they be predicted from vectors), map (t-SNE by
     category), likeness (of categories), tastes (of a user).
+
+    Options:
+        what: Analyses separated by commas, or all.
+        user: User id for the analysis tastes.
+        out (FOLDER): Write tables (JSON, CSV) and figures (SVG) here.
 
     Example: transcf analyze my-model --what closer,map --out figures
     """
@@ -79,9 +81,7 @@ def analyze(
 
 def report(
     folder: options.ModelDir,
-    out: Annotated[
-        Path, typer.Option(help="File: .html (self-contained), or .md with figures next to it.")
-    ],
+    out: Path,
     data: _ModelData = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -89,6 +89,9 @@ def report(
 
     It has data, accuracy, lists, example users and analyses. A model that was fitted on all events
     is evaluated by a copy with the same settings, fitted without the newest events.
+
+    Options:
+        out: File: .html (self-contained), or .md with figures next to it.
 
     Example: transcf report my-model --out report.html
     """

@@ -63,6 +63,7 @@ _MODULES = {
     **dict.fromkeys(("refresh", "export"), "serve"),
     **dict.fromkeys(("demo", "models", "doctor"), "about"),
     "report": "analyze",
+    "auto": "tune",
     "reproduce": "study",
 }
 _FIRST_STEPS = """\

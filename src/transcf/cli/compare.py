@@ -18,53 +18,35 @@ if TYPE_CHECKING:
 def compare(
     context: typer.Context,
     data: options.Data,
-    models: Annotated[
-        str, typer.Option(help="Names separated by commas, or 'all'; trivial baselines are added.")
-    ] = "itemknn,ease",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="MODEL.NAME=VALUE", help="A parameter of one model; repeatable."
-        ),
-    ] = None,
-    config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A model with its parameters from a TOML file of `transcf tune --out FILE`; "
-            "--set wins; repeatable.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            help="Settings of each model to try on validation data: none (the defaults), small "
-            "(3), medium (10), large (40) or a number."
-        ),
-    ] = "small",
-    metric: Annotated[
-        str | None,
-        typer.Option(help="Metric of the paired tests; NDCG at 10, or at the first of other -k."),
-    ] = None,
+    models: str = "itemknn,ease",
+    settings: Annotated[list[str] | None, typer.Option("--set")] = None,
+    config: list[Path] | None = None,
+    budget: str = "small",
+    metric: str | None = None,
     *,
     evaluation: options.EvalOptions,
     reading: options.ReadingOptions,
     seeds: options.Seeds = 1,
     seed: options.Seed = 0,
     workers: options.Workers = None,
-    out: Annotated[
-        list[Path],
-        typer.Option(
-            metavar="PATH|none",
-            help="Folder for comparison.html, .md and .json, or one file of these; repeatable.",
-        ),
-    ] = [Path("comparison")],  # noqa: B006
+    out: list[Path] = [Path("comparison")],  # noqa: B006
     as_json: options.JsonFlag = False,
 ) -> None:
     """Compare several models on the same split.
 
     Differences are tested by paired tests. With --workers, the processes need access to the folder
     of `transcf --store`. Exits with 1 if a model could not be fitted.
+
+    Options:
+        models: Names separated by commas, or 'all'; trivial baselines are added.
+        settings (MODEL.NAME=VALUE): A parameter of one model; repeatable.
+        config (FILE): A model with its parameters from a TOML file of `transcf tune --out FILE`;
+            --set wins; repeatable.
+        budget: Settings of each model to try on validation data: none (the defaults), small (3),
+            medium (10), large (40) or a number.
+        metric: Metric of the paired tests; NDCG at 10, or at the first of other -k.
+        out (PATH|none): Folder for comparison.html, .md and .json, or one file of these;
+            repeatable.
 
     Example: transcf compare events.csv --models ease,bpr,transcf-mixture
     """

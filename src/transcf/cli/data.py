@@ -59,29 +59,22 @@ def info(
 @app.command()
 def prepare(
     data: options.Data,
-    out: Annotated[Path, typer.Option(help="Folder for the split.")],
-    split_name: Annotated[
-        str,
-        typer.Option(
-            "--split",
-            help="Leave one out by auto (time, or random where there are no timestamps), time, "
-            "position, paper or random; or cut, ratio.",
-        ),
-    ] = "auto",
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Prepare Parquet files in this many partitions of users, so that no process "
-            "holds all events; for `transcf fit --workers`.",
-        ),
-    ] = None,
+    out: Path,
+    split_name: Annotated[str, typer.Option("--split")] = "auto",
+    partitions: Annotated[int | None, typer.Option(min=1)] = None,
     *,
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Filter and split a log once, and save it as DATA of other commands.
+
+    Options:
+        out: Folder for the split.
+        split_name: Leave one out by auto (time, or random where there are no timestamps), time,
+            position, paper or random; or cut, ratio.
+        partitions: Prepare Parquet files in this many partitions of users, so that no process
+            holds all events; for `transcf fit --workers`.
 
     Example: transcf data prepare events.csv --filter 5-core --out prepared
     """
@@ -140,13 +133,18 @@ def download(
 @app.command()
 def synthesize(
     out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
-    users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
-    items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
-    interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
+    users: options.Count = 1000,
+    items: options.Count = 500,
+    interactions: options.Count = 20_000,
     seed: options.Seed = 0,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Generate a log of users with tastes, items with a long tail, ratings and times.
+
+    Options:
+        users: Number of users.
+        items: Number of items to choose from.
+        interactions: Number of events.
 
     Example: transcf data synthesize events.csv --users 500 --items 200
     """

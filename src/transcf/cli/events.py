@@ -50,13 +50,15 @@ def _current_model(folder: Path) -> Recommender[Any]:
 def list_events(
     folder: options.ModelDir,
     events: EventsOption = None,
-    invalid: Annotated[
-        bool, typer.Option("--invalid", help="Only events that no model can learn from.")
-    ] = False,
-    last: Annotated[int, typer.Option(min=1, metavar="N", help="Only the newest N.")] = 50,
+    invalid: bool = False,
+    last: options.Count = 50,
     as_json: options.JsonFlag = False,
 ) -> None:
     """List stored events, oldest first, with what is wrong with them.
+
+    Options:
+        invalid: Only events that no model can learn from.
+        last (N): Only the newest N.
 
     Example: transcf events list my-model --invalid
     """

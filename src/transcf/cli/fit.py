@@ -27,12 +27,9 @@ _Out: TypeAlias = Annotated[
 
 def fit(
     data: options.Data,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    out: Path,
     model: options.ModelOptions,
-    hold_out: Annotated[
-        bool,
-        typer.Option("--hold-out", help="Leave out the test events, for `transcf evaluate DIR`."),
-    ] = False,
+    hold_out: bool = False,
     protocol: options.Protocol = None,
     *,
     reading: options.ReadingOptions,
@@ -47,6 +44,10 @@ def fit(
     Models that train in epochs choose their epoch on held-out events, and are then fitted on all
     events. They write checkpoints next to the folder: Ctrl-C saves no model, keeps the checkpoint
     for --resume, and exits with 130. With --workers, Ray workers train the model together.
+
+    Options:
+        out: Folder for the model.
+        hold_out: Leave out the test events, for `transcf evaluate DIR`.
 
     Example: transcf fit events.csv --model transcf-mixture --out my-model
     """
@@ -103,10 +104,7 @@ def refit(
     ],
     out: _Out = None,
     overwrite: options.Overwrite = False,
-    yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Replace DIR even if DATA lacks some of its users or items."),
-    ] = False,
+    yes: bool = False,
     *,
     reading: options.ReadingOptions,
     resume: options.Resume = None,
@@ -117,6 +115,9 @@ def refit(
     Parameters and the chosen epoch stay the same. The new model knows only the events of DATA.
     Ctrl-C changes nothing, keeps a checkpoint next to the new folder for --resume, and exits with
     130.
+
+    Options:
+        yes: Replace DIR even if DATA lacks some of its users or items.
 
     Example: transcf refit my-model events.csv newer.csv --overwrite
     """

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from transcf.models.tables import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
-_Out: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|FORMAT",
-        help="Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or .parquet), or "
-        "print it as csv, tsv or jsonl.",
-    ),
-]
 _History: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID,ID", help="Items of a user unknown to the model, in order."),
@@ -40,46 +32,17 @@ _FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
 def recommend(
     folder: options.ModelDir,
-    user: Annotated[str | None, typer.Option(help="One user id.")] = None,
-    users_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A text file with one user id per line.")
-    ] = None,
-    all_users: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False,
+    user: str | None = None,
+    users_file: Path | None = None,
+    all_users: Annotated[bool, typer.Option("--all")] = False,
     history: _History = None,
     k: _Length = 10,
-    out: _Out = None,
-    with_seen: Annotated[
-        bool, typer.Option("--with-seen", help="Recommend items of the history, too.")
-    ] = False,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="An item not to recommend; repeatable."),
-    ] = None,
-    items_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Recommend only items of this file: a table with item_id (.csv, .tsv, .jsonl or "
-            ".parquet), or a text file with one item id per line.",
-        ),
-    ] = None,
-    categories: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--category",
-            metavar="NAME",
-            help="Recommend only items of this category (column category of --items-file); "
-            "repeatable.",
-        ),
-    ] = None,
-    on_unknown: Annotated[
-        str,
-        typer.Option(
-            help="Unknown users, and unknown items of --history: raise (stop), skip, or popular "
-            "(recommend popular items; the column `source` says so). Unknown items of --exclude "
-            "and --items-file are skipped.",
-        ),
-    ] = "raise",
+    out: str | None = None,
+    with_seen: bool = False,
+    exclude: list[str] | None = None,
+    items_file: Path | None = None,
+    categories: Annotated[list[str] | None, typer.Option("--category")] = None,
+    on_unknown: str = "raise",
     workers: options.Workers = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -87,6 +50,22 @@ def recommend(
 
     With --all and --workers, Ray workers write a folder of Parquet files to --out; the same
     command continues an interrupted one.
+
+    Options:
+        user: One user id.
+        users_file (FILE): A text file with one user id per line.
+        all_users: All users; needs --out.
+        out (FILE|FORMAT): Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or
+            .parquet), or print it as csv, tsv or jsonl.
+        with_seen: Recommend items of the history, too.
+        exclude (ID): An item not to recommend; repeatable.
+        items_file (FILE): Recommend only items of this file: a table with item_id (.csv, .tsv,
+            .jsonl or .parquet), or a text file with one item id per line.
+        categories (NAME): Recommend only items of this category (column category of --items-file);
+            repeatable.
+        on_unknown: Unknown users, and unknown items of --history: raise (stop), skip, or popular
+            (recommend popular items; the column `source` says so). Unknown items of --exclude and
+            --items-file are skipped.
 
     Example: transcf recommend my-model --user ann -k 5
 
@@ -142,12 +121,16 @@ def recommend(
 
 def similar(
     folder: options.ModelDir,
-    item: Annotated[str | None, typer.Option(help="An item id.")] = None,
-    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
+    item: str | None = None,
+    user: str | None = None,
     k: _Length = 10,
     as_json: options.JsonFlag = False,
 ) -> None:
     """List items similar to an item, or users similar to a user.
+
+    Options:
+        item: An item id.
+        user: A user id.
 
     Example: transcf similar my-model --item tea-42
     """
@@ -163,16 +146,18 @@ def similar(
 
 def explain(
     folder: options.ModelDir,
-    item: Annotated[str, typer.Option(help="An item id.")],
-    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
+    item: str,
+    user: str | None = None,
     history: _History = None,
-    top: Annotated[
-        int,
-        typer.Option(min=1, help="Past items with a positive effect, and half as many negative."),
-    ] = 5,
+    top: options.Count = 5,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Explain a recommendation by the user's past items.
+
+    Options:
+        item: An item id.
+        user: A user id.
+        top: Past items with a positive effect, and half as many negative.
 
     Example: transcf explain my-model --user ann --item tea-42
     """

@@ -17,17 +17,18 @@ app = options.CommandGroup()
 #: Characters of a key in tables; any unambiguous beginning is accepted.
 _SHOWN = 12
 
-Model = Annotated[str | None, typer.Option(help="Only runs of this model.")]
-Dataset = Annotated[str | None, typer.Option(help="Only runs on this data, as it was named.")]
-
 
 @app.command("list")
 def list_runs(
-    model: Model = None,
-    dataset: Dataset = None,
+    model: str | None = None,
+    dataset: str | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """List stored runs with their validation metric.
+
+    Options:
+        model: Only runs of this model.
+        dataset: Only runs on this data, as it was named.
 
     Example: transcf runs list --model bpr
     """
@@ -98,16 +99,17 @@ def remove(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--all-of", metavar="MODEL", help="All runs of this model.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--all-on", metavar="DATA", help="All runs on this data.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    model: Annotated[str | None, typer.Option("--all-of")] = None,
+    dataset: Annotated[str | None, typer.Option("--all-on")] = None,
+    yes: bool = False,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Remove stored runs, by keys or by model and data.
+
+    Options:
+        model (MODEL): All runs of this model.
+        dataset (DATA): All runs on this data.
+        yes: Do not ask.
 
     Example: transcf runs rm --all-of bpr --all-on events.csv
     """

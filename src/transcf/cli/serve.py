@@ -33,40 +33,29 @@ def serve(
     folder: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
     ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A table of items: item_id, and title, category and other columns."
-        ),
-    ] = None,
+    items: Path | None = None,
     events: EventsOption = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address (127.0.0.1); any but loopback needs --token-file."),
-    ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port (8080).")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the port (1).")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with tokens that requests need.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A TOML file with these and further settings, such as limits and logs; "
-            "TRANSCF_SERVE_NAME in the environment sets NAME.",
-        ),
-    ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve a model of synthetic data with titles.")
-    ] = False,
+    host: str | None = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535)] = None,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
+    token_file: Path | None = None,
+    config: Path | None = None,
+    demo: bool = False,
 ) -> None:
     """Serve a saved model over HTTP.
 
     It answers requests for recommendations, sessions and events, and has a page to explore the
     model. Ctrl-C ends it.
+
+    Options:
+        items (FILE): A table of items: item_id, and title, category and other columns.
+        host: Address (127.0.0.1); any but loopback needs --token-file.
+        port: Port (8080).
+        workers: Processes that share the port (1).
+        token_file (FILE): A file with tokens that requests need.
+        config (FILE): A TOML file with these and further settings, such as limits and logs;
+            TRANSCF_SERVE_NAME in the environment sets NAME.
+        demo: Serve a model of synthetic data with titles.
 
     Example: transcf serve my-model --items items.csv
     """
@@ -105,38 +94,25 @@ def serve(
 def refresh(
     folder: options.ModelDir,
     events: EventsOption = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="The log that the model was fitted on, if it does not say; 'model' uses the "
-            "training interactions in its folder.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Add the events by partial_fit, if the model can.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Deploy the new version even if it is worse.")
-    ] = False,
-    back_to: Annotated[
-        int | None,
-        typer.Option(metavar="VERSION", help="Deploy an earlier version; nothing is fitted."),
-    ] = None,
-    keep_days: Annotated[
-        float | None,
-        typer.Option(
-            metavar="DAYS",
-            min=0,
-            help="Afterwards delete older events that the served version has learned from.",
-        ),
-    ] = None,
+    data: str | None = None,
+    quick: bool = False,
+    force: bool = False,
+    back_to: int | None = None,
+    keep_days: Annotated[float | None, typer.Option(min=0)] = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Retrain a saved model with the collected events.
 
     The new version is deployed if its validation metric is not worse. Versions are stored in
     DIR.versions; a running service loads a new version by itself.
+
+    Options:
+        data (DATA): The log that the model was fitted on, if it does not say; 'model' uses the
+            training interactions in its folder.
+        quick: Add the events by partial_fit, if the model can.
+        force: Deploy the new version even if it is worse.
+        back_to (VERSION): Deploy an earlier version; nothing is fitted.
+        keep_days (DAYS): Afterwards delete older events that the served version has learned from.
 
     Example: transcf refresh my-model
     """
@@ -186,21 +162,19 @@ def _title(folder: Path, done: Refreshed) -> str:
 
 def export(
     folder: options.ModelDir,
-    to: Annotated[str, typer.Option(help=f"{', '.join(_STORES)}.")],
-    out: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH|URL",
-            help="Folder (parquet, lancedb), file (index), or database of pgvector: "
-            "postgresql://user:password@host/database.",
-        ),
-    ],
+    to: str,
+    out: str,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Export the vectors of a saved model.
 
     The largest inner products are the recommended items. TransCFMixture has one vector for each
     item of a history; the output says how to merge results.
+
+    Options:
+        to: parquet, pgvector, lancedb, index.
+        out (PATH|URL): Folder (parquet, lancedb), file (index), or database of pgvector:
+            postgresql://user:password@host/database.
 
     Example: transcf export my-model --to parquet --out vectors
     """
