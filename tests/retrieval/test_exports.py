@@ -252,12 +252,12 @@ def test_index_file_answers_as_the_model(model: Recommender, tmp_path: Path) -> 
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from typer import Typer
     from typer.testing import CliRunner
 
+    from transcf.cli.options import CommandGroup
     from transcf.cli.serve import export
 
-    app = Typer()
+    app = CommandGroup()
     app.command()(export)
     monkeypatch.setattr("transcf.cli.options.open_model", lambda _: Factors().fit(log(True)))
     target = str(tmp_path / "out")

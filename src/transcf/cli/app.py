@@ -60,10 +60,11 @@ GROUPS = {
 _MODULES = {
     **dict.fromkeys(("refit", "partial-fit"), "fit"),
     **dict.fromkeys(("similar", "explain"), "recommend"),
-    **dict.fromkeys(("refresh", "export"), "serve"),
+    **dict.fromkeys(("refresh", "events", "export"), "serve"),
     **dict.fromkeys(("demo", "models", "doctor"), "about"),
     "report": "analyze",
     "auto": "tune",
+    "compare": "evaluate",
     "reproduce": "study",
 }
 _FIRST_STEPS = """\
@@ -115,10 +116,10 @@ def _load(name: str) -> Any:
     from transcf.cli.options import CommandGroup
 
     module = import_module(f"transcf.cli.{_MODULES.get(name, name)}")
-    group = getattr(module, "app", None)
-    if group is None:
-        group = CommandGroup(no_args_is_help=False)
-        group.command(name)(getattr(module, name.replace("-", "_")))
+    group = getattr(module, name.replace("-", "_"))
+    if not isinstance(group, CommandGroup):
+        function, group = group, CommandGroup(no_args_is_help=False)
+        group.command(name)(function)
     loaded = get_command(group)
     loaded.help = loaded.help or next(each[name] for each in GROUPS.values() if name in each)
     return loaded

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 #: Splits that hold out events of each user, independently of other users.
 _ORDERS = ("auto", "time", "position", "paper", "random")
 
-app = options.CommandGroup()
+data = options.CommandGroup()
 
 
-@app.command()
+@data.command()
 def info(
     data: options.Data, *, reading: options.ReadingOptions, as_json: options.JsonFlag = False
 ) -> None:
@@ -56,7 +56,7 @@ def info(
         typer.echo(f"note: {note}")
 
 
-@app.command()
+@data.command()
 def prepare(
     data: options.Data,
     out: Path,
@@ -104,7 +104,7 @@ def prepare(
         typer.echo(str(step))
 
 
-@app.command()
+@data.command()
 def download(
     name: Annotated[
         str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
@@ -130,7 +130,7 @@ def download(
     output.print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
 
 
-@app.command()
+@data.command()
 def synthesize(
     out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
     users: options.Count = 1000,

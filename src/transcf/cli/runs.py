@@ -12,13 +12,13 @@ from transcf.errors import ParameterError
 if TYPE_CHECKING:
     from transcf.experiments.store import Entry, Store
 
-app = options.CommandGroup()
+runs = options.CommandGroup()
 
 #: Characters of a key in tables; any unambiguous beginning is accepted.
 _SHOWN = 12
 
 
-@app.command("list")
+@runs.command("list")
 def list_runs(
     model: str | None = None,
     dataset: str | None = None,
@@ -55,7 +55,7 @@ def list_runs(
     )
 
 
-@app.command()
+@runs.command()
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
     as_json: options.JsonFlag = False,
@@ -94,7 +94,7 @@ def show(
         output.print_table("Validation curve", ("epoch", "loss", "metric"), rows)
 
 
-@app.command("rm")
+@runs.command("rm")
 def remove(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
