@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from transcf.errors import MissingExtraError
+from transcf.errors import needs_extra
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
@@ -36,10 +36,8 @@ _MESSAGE_TIMEOUT = timedelta(days=7)
 
 def import_gloo() -> Any:
     """Return `torch.distributed`, or raise a `MissingExtraError`."""
-    try:
+    with needs_extra("Training on a cluster", "cluster"):
         import torch.distributed
-    except ImportError as problem:
-        raise MissingExtraError("Training on a cluster", "cluster") from problem
     return torch.distributed
 
 

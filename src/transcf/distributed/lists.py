@@ -64,9 +64,12 @@ def recommend_all(
     request = _ListRequest(model, signature, out, part_users, k, exclude_seen)
     runs = _runs(missing, length)
     done = n_parts - len(missing)
-    with ProgressBar("Lists of all users", n_parts, "parts", progress) as bar:
-        for written in cluster.map(_write_parts, [(request, run) for run in runs]):
-            done += written
+    with (
+        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
+        cluster.open_workers(_write_parts, request) as workers,
+    ):
+        for call in [workers.submit(run) for run in runs]:
+            done += call.result()
             bar.show(done)
     _tidy(out)
     return out

@@ -189,9 +189,7 @@ class ItemIndex:
                 is_open[done] = False
         rest = np.flatnonzero(is_open).astype(np.int32)
         if len(rest):
-            items[rest], scores[rest] = self._exact(form).top_k(
-                rest, k, seen=seen
-            )
+            items[rest], scores[rest] = self._exact(form).top_k(rest, k, seen=seen)
         return SearchResult(items, scores, len(rest))
 
     def save(self, path: str | Path) -> Path:
@@ -307,9 +305,7 @@ class ItemIndex:
         """Return the same index with as many probes as it takes to find what is asked for."""
         random, n_users = np.random.default_rng(random_state), len(form.user_vectors)
         judges = random.choice(n_users, min(_JUDGES, n_users), replace=False).astype(np.int32)
-        truth, _ = self._exact(form).top_k(
-            judges, min(_DEPTHS[-1], len(self.rows))
-        )
+        truth, _ = self._exact(form).top_k(judges, min(_DEPTHS[-1], len(self.rows)))
         tuned = self
         for level, depth in enumerate(_DEPTHS):
             best = truth[:, max(0, depth - _JUDGED) : depth]
