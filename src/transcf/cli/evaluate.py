@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import transcf
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError
-from transcf.interrupts import INTERRUPTED
 from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def evaluate(
             raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
         dataset, result = _evaluate_saved(data, evaluation)
     else:
-        from transcf.data.splitters import open_split
         from transcf.experiments.experiment import Candidate
         from transcf.experiments.results import CandidateResult
         from transcf.experiments.run import fit_and_evaluate
@@ -57,7 +56,7 @@ def evaluate(
         candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
-        split = open_split(data, config.protocol, seed=seed, **reading.keywords())
+        split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
         dataset, store = data, options.open_store()
         about, results = {"dataset": data, "model": name}, []
@@ -75,7 +74,7 @@ def evaluate(
 
 def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
     """Evaluate a saved model on the events that were held out of its data."""
-    from transcf.data.splitters import open_split, split_log
+    from transcf.data.splitters import split_log
     from transcf.experiments.results import CandidateResult, RunResult
 
     fitted = options.open_model(folder)
@@ -95,7 +94,7 @@ def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, 
         # Other protocols follow from the split and from the training events.
         evaluation = replace(evaluation, protocol=fitted_for.name)
     config = evaluation.config()
-    split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
+    split = transcf.open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     if not any(_is_fitted_on(fitted, part) for part in (split.before_test, split.train)):
         raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
     split = split_log(split, config.protocol, seed=seed)
@@ -193,7 +192,6 @@ def compare(
     Example: transcf compare events.csv --models ease,bpr,transcf-mixture
     """
     from transcf.data.report import listed
-    from transcf.data.splitters import open_split
     from transcf.experiments.experiment import (
         Experiment,
         candidate_workers,
@@ -208,7 +206,7 @@ def compare(
     metric = eval_config.usual_metric if metric is None else metric
     eval_config.check_metric(metric)
     candidates = _candidates(models, settings, config or [], budget)
-    split = open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
+    split = transcf.open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
     output.note_reading(split.train)
     if "budget" not in options.given_options(context):
         output.note(
@@ -227,8 +225,7 @@ def compare(
     else:
         output.print_result(table_of(found))
     if found.is_interrupted:
-        output.note("interrupted: models without a row were not finished.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": models without a row were not finished.")
     output.write_outputs(results_of(found, options.command_line(context)), paths, "comparison")
     if found.failures:
         missing = listed(list(found.failures))

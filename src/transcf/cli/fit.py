@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+import transcf
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.interrupts import INTERRUPTED
 from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned import PartitionedLog
-    from transcf.data.split import Split
-    from transcf.evaluation import Validation
     from transcf.models.base import Recommender
 
 _Out: TypeAlias = Annotated[
@@ -54,7 +51,6 @@ def fit(
     from transcf.experiments.experiment import Candidate
     from transcf.experiments.run import fit_for_use
     from transcf.io.model_dir import check_replaceable
-    from transcf.models.training import FitOptions
 
     name, params, values = model.read(data)
     made = Candidate(name, name, params | values).make(seed)
@@ -65,7 +61,7 @@ def fit(
     )
     output.note_reading(log)
     checkpoints = _checkpoints(out, "checkpoint", resume)
-    fitting = FitOptions(
+    fitting = transcf.FitOptions(
         checkpoint=checkpoints, resume=resume is True, fresh=resume is False, cluster=cluster
     )
     if not hold_out:
@@ -77,16 +73,11 @@ def fit(
         made.fit(split.train, validation, fitting)
         done = f"the training part ({split.how})"
     if made.report_.get("ending") == "interrupted":
-        output.note("interrupted, no model is saved; the same command with --resume goes on.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(", no model is saved; the same command with --resume goes on.")
     made.report_ |= {"split": split.how} if hold_out else {}
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
-    made.report_ |= {
-        "dataset": options.absolute_name(data),
-        "protocol": protocol,
-        "split_seed": seed,
-    }
-    made.report_ |= {"reading": read} if read else {}
+    made.report_ |= {"dataset": options.absolute_name(data), "protocol": protocol}
+    made.report_ |= {"split_seed": seed, **({"reading": read} if read else {})}
     made.save(out, overwrite=overwrite)
     output.print_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -121,24 +112,20 @@ def refit(
 
     Example: transcf refit my-model events.csv newer.csv --overwrite
     """
-    from transcf.data.readers import open_data
-    from transcf.models.training import FitOptions
-
     target = _target(folder, out, overwrite)
     model, read = options.open_model(folder), reading.keywords()
-    log, before = open_data(data[0] if len(data) == 1 else data, **read), model.report_
+    log, before = transcf.open_data(data[0] if len(data) == 1 else data, **read), model.report_
     is_replaced = target.resolve() == folder.resolve()
     _check_loss(model, log, folder if is_replaced and not yes else None)
     checkpoints = _checkpoints(target, "refit-checkpoint", resume)
     # Only this command reads the checkpoint, so without --resume it can be replaced.
-    fitting = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
+    fitting = transcf.FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
     epoch = model.best_epoch_
     model.refit(log, fitting)
     if model.report_.get("ending") == "interrupted":
-        output.note(
-            f"interrupted; {folder} is as it was, and the same command with --resume goes on."
+        output.end_interrupted(
+            f"; {folder} is as it was, and the same command with --resume goes on."
         )
-        raise typer.Exit(INTERRUPTED)
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
@@ -163,8 +150,6 @@ def partial_fit(
 
     Example: transcf partial-fit my-model new-events.csv --overwrite
     """
-    from transcf.data.readers import open_data
-
     target = _target(folder, out, overwrite)
     model = options.open_model(folder)
     add = getattr(model, "partial_fit", None)
@@ -173,7 +158,7 @@ def partial_fit(
             f"{type(model).__name__} cannot add events without a new training: use `transcf "
             f"refit {folder}` with all events."
         )
-    log, before = open_data(data, **reading.keywords()), dict(model.report_)
+    log, before = transcf.open_data(data, **reading.keywords()), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {options.absolute_name(data)} was added"
@@ -188,17 +173,16 @@ def partial_fit(
 
 def _open_for_fit(
     data: str, protocol: str | None, seed: int, reading: dict[str, Any], *, is_distributed: bool
-) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
+) -> tuple[Any, Any, Any, str]:
     """Return all events, their split, the validation of epochs, and its protocol."""
     from transcf.data.readers import as_partitioned
     from transcf.data.splitters import open_log_and_split, usual_protocol
-    from transcf.evaluation import Validation
 
     partitioned = as_partitioned(data) if is_distributed else None
     if partitioned is None:
         log, split = open_log_and_split(data, protocol, seed=seed, **reading)
         protocol = protocol or usual_protocol(split)
-        return log, split, Validation.of(split, protocol), protocol
+        return log, split, transcf.Validation.of(split, protocol), protocol
     if reading:
         raise ParameterError(
             f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
 from transcf.errors import ParameterError
+from transcf.interrupts import INTERRUPTED
+from transcf.tables import text_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -72,17 +74,9 @@ def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) 
 
 
 def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if isinstance(cell, float):
-        return f"{cell:.4g}"
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
-    return str(cell)
+    return f"{cell:.4g}" if isinstance(cell, float) else text_of(cell)
 
 
 def _is_number(text: str) -> bool:
@@ -92,6 +86,12 @@ def _is_number(text: str) -> bool:
 def note(text: str) -> None:
     """Print one line on stderr."""
     typer.echo(f"transcf: {text}", err=True)
+
+
+def end_interrupted(advice: str) -> NoReturn:
+    """Say what Ctrl-C has left behind, and end the command."""
+    note(f"interrupted{advice}")
+    raise typer.Exit(INTERRUPTED)
 
 
 def note_reading(log: Interactions | PartitionedLog) -> None:

@@ -13,7 +13,7 @@ import typer
 from transcf.cli import options, output
 from transcf.cli.analyze import print_analyses
 from transcf.errors import ParameterError
-from transcf.interrupts import INTERRUPTED, advise
+from transcf.interrupts import advise
 
 if TYPE_CHECKING:
     from transcf.experiments.results import Comparison, Results
@@ -180,8 +180,7 @@ def _run(
         _print_results(plan, done)
     output.write_outputs(done, out, Path(name).stem)
     if any(comparison.is_interrupted for comparison in found):
-        output.note("interrupted: the same command goes on.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": the same command goes on.")
 
 
 def _print_studies(as_json: bool) -> None:

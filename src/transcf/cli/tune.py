@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import transcf
 from transcf.cli import options, output
-from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.tune_result import Tuning
+    from transcf import Tuning
 
 
 def tune(
@@ -51,8 +51,6 @@ def tune(
 
     Example: transcf tune events.csv --model bpr --trials 50 --out best.toml
     """
-    from transcf.data.splitters import open_split
-    from transcf.experiments.tune import tune as search
     from transcf.experiments.tune_result import check_plots
 
     jobs, cluster = options.jobs_and_cluster(workers)
@@ -61,10 +59,10 @@ def tune(
     if out is not None and is_folder:
         check_plots(out)
     store = options.open_store()
-    split = open_split(data, protocol, seed=seed, **reading.keywords())
+    split = transcf.open_split(data, protocol, seed=seed, **reading.keywords())
     output.note_reading(split.train)
     with _show_progress(trials) as on_trial:
-        found = search(
+        found = transcf.tune(
             split, name, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
             params=params, start=start, seed=seed, jobs=jobs, cluster=cluster, minutes=minutes,
             storage=storage, dataset=data, store=None if store is None else store.folder,
@@ -80,8 +78,7 @@ def tune(
         written = [found.config().write(out / "best.toml" if is_folder else out)]
         output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
     if found.is_interrupted:
-        output.note("interrupted: the settings tried so far count.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": the settings tried so far count.")
 
 
 @contextmanager
@@ -154,13 +151,12 @@ def auto(
 
     Example: transcf auto events.csv --minutes 10 --out models/shop
     """
-    from transcf.experiments.auto import auto as find_model
     from transcf.experiments.auto_report import report_paths
 
     store = options.open_store()
     total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
     with output.show_steps(total, "seconds") as steps:
-        found = find_model(
+        found = transcf.auto(
             data,
             minutes,
             out,
@@ -179,5 +175,4 @@ def auto(
         output.print_result(found.table())
     output.note_written([out, *report_paths(out)])
     if found.report["interrupted"]:
-        output.note("interrupted: this is the best model so far; the same command goes on.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": this is the best model so far; the same command goes on.")
