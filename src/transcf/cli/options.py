@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
 
+from transcf.cli import output
 from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import help_on_protocols
 
@@ -263,10 +263,11 @@ def _command_of(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            given = {field.name: values.pop(field.name) for field in fields(group)}
-            values[name] = group(**given)
-        function(**values)
+        with output.plain_messages():
+            given = {name: _expanded(value) for name, value in values.items()}
+            for name, group in groups.items():
+                given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+            function(**given)
 
     run.__doc__, _ = _split_docstring(function)
     setattr(run, "__signature__", inspect.Signature(options))  # noqa: B010
@@ -307,16 +308,6 @@ def _split_docstring(documented: object) -> tuple[str, dict[str, dict[str, str |
     return f"{page}\n\n{after}", texts
 
 
-class _Command(TyperCommand):
-    """A command that expands `~` in paths."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, and expand paths among them."""
-        rest = super().parse_args(ctx, args)
-        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
-        return rest
-
-
 def _expanded(value: Any) -> Any:
     from transcf.data.files import path_of
 
@@ -338,7 +329,7 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """Add a function as a command."""
-        add = super().command(name, cls=_Command, **options)
+        add = super().command(name, **options)
         return lambda function: add(_command_of(function))
 
 

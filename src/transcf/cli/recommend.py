@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -17,15 +17,12 @@ if TYPE_CHECKING:
 
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
-    from transcf.distributed import Cluster
-    from transcf.models.tables import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
 _History: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="ID,ID", help="Items of a user unknown to the model, in order."),
 ]
-_POLICIES = ("raise", "skip", "popular")
 #: Values of `--out` that print a table.
 _FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
@@ -81,28 +78,32 @@ def recommend(
         narrowed = exclude or items_file or categories
         if not all_users or out in _FORMATS or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers is for --all with --out FOLDER alone.")
-        _recommend_all(cluster, folder, str(out), k, not with_seen, as_json)
+        from transcf.data.files import path_of
+        from transcf.distributed.lists import recommend_all
+
+        target = path_of(str(out))
+        recommend_all(folder, target, k, cluster=cluster, exclude_seen=not with_seen)
+        facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
+        output.print_facts(f"Wrote {target}", facts, as_json)
         return
     _check_out(out, as_json)
-    if on_unknown not in _POLICIES:
-        raise ParameterError(
-            f"--on-unknown {on_unknown} is not understood: use {', '.join(_POLICIES)}."
-        )
+    options.check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.tables import Filters, recommendation_pieces
 
     model = options.open_model(folder)
-    policy = cast("Fallback", on_unknown)
-    allowed = None if items_file is None else _items(model.items_, items_file, categories or [])
-    denied = [model.items_.parse(item) for item in exclude or []]
+    filters: dict[str, Any] = {
+        "exclude_seen": not with_seen,
+        "items": None if items_file is None else _items(model.items_, items_file, categories or []),
+        "exclude": [model.items_.parse(item) for item in exclude or []],
+        "on_unknown": on_unknown,
+    }
     if history is not None:
         items = _parse_ids(model.items_, history, "--history")
-        if policy == "skip":
+        if on_unknown == "skip":
             _note_skipped(model.items_, items, model.learned_.rankable, "item")
-        table = model.recommend_for(
-            items, k, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
-        )
+        table = model.recommend_for(items, k, **filters)
         _show(f"{model.name} recommends for this history", [table], out, as_json)
         return
     who: list[Id] | None = None
@@ -110,12 +111,10 @@ def recommend(
         who = _read_ids(model.users_, users_file)
     elif user is not None:
         who = [model.users_.parse(user)]
-    if policy == "skip" and who is not None:
+    if on_unknown == "skip" and who is not None:
         _note_skipped(model.users_, who, model.learned_.known.active, "user")
-    filters = Filters.of(
-        model.items_, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
-    )
-    pieces = recommendation_pieces(model.learned_, who, k, filters)
+    made = Filters.of(model.items_, **filters)
+    pieces = recommendation_pieces(model.learned_, who, k, made)
     _show(f"{model.name} recommends", pieces, out, as_json)
 
 
@@ -176,19 +175,6 @@ def explain(
         return
     title, columns = f"{found.title}\n{found.sentence}", ("past item", "share", "effect")
     output.print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
-
-
-def _recommend_all(
-    cluster: Cluster, folder: Path, out: str, k: int, exclude_seen: bool, as_json: bool
-) -> None:
-    """Let Ray workers write the lists of all users."""
-    from transcf.data.files import path_of
-    from transcf.distributed.lists import recommend_all
-
-    target = path_of(out)
-    recommend_all(folder, target, k, cluster=cluster, exclude_seen=exclude_seen)
-    facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
-    output.print_facts(f"Wrote {target}", facts, as_json)
 
 
 def _check_out(out: str | None, as_json: bool) -> None:
@@ -253,12 +239,11 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
 
 def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:
     """Print a table of ids, scores and ranks that comes in pieces, or write it to a file."""
+    if out is None and as_json:
+        output.print_json([row for table in pieces for row in table.to_dicts()])
+        return
     if out is None:
-        tables = list(pieces)
-        if as_json:
-            output.print_json([row for table in tables for row in table.to_dicts()])
-        else:
-            print_lists(title, tables)
+        print_lists(title, list(pieces))
         return
     from transcf.data.files import path_of
     from transcf.data.writing import encode, write_pieces

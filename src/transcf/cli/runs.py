@@ -74,7 +74,7 @@ def show(
     about = {
         "kind": entry.cell["kind"], **entry.about, **entry.cell["rules"],
         "data": entry.cell["data"],
-        "written (UTC)": entry.written, "versions": _listed(entry.versions),
+        "written (UTC)": entry.written, "versions": dict(entry.versions),
         "seconds of fitting": result.seconds, "seconds of all": result.spent,
         "validation figure": result.validation, "best epoch": result.best_epoch,
         "failed": None if result.error is None else str(result.error),
@@ -173,7 +173,3 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "error": None if result.error is None else str(result.error),
         "evaluation": None if judged is None else judged.to_dict(),
     }
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
