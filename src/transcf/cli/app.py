@@ -94,7 +94,6 @@ class _Group(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    """Import a command, or a group of commands."""
     from transcf.cli.options import CommandGroup
 
     module = import_module(f"transcf.cli.{_MODULES.get(name, name)}")

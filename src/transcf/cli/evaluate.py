@@ -73,7 +73,6 @@ def evaluate(
 
 
 def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
-    """Evaluate a saved model on the events that were held out of its data."""
     from transcf.data.splitters import split_log
     from transcf.experiments.results import CandidateResult, RunResult
 

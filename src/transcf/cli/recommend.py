@@ -189,7 +189,6 @@ def _check_out(out: str | None, as_json: bool) -> None:
 
 
 def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
-    """Note on stderr how many ids without training interactions are skipped."""
     from transcf.data.ids import UNKNOWN
     from transcf.data.report import counted
 

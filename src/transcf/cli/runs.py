@@ -156,7 +156,6 @@ def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[d
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """JSON form of a run."""
     result, judged = entry.result, entry.result.evaluation
     return {
         "key": entry.key,

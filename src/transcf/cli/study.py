@@ -215,7 +215,6 @@ def _print_results(plan: Study, results: Results) -> None:
 def _reproduce_analysis(
     datasets: list[str] | None, budget: str, out: Path | None, as_json: bool
 ) -> None:
-    """Run the analyses of some datasets, or of all."""
     from transcf.paper.reproduction import PLANS, check_datasets, reproduce
 
     names = check_datasets(PLANS if datasets is None else datasets)

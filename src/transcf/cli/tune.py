@@ -83,7 +83,6 @@ def tune(
 
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
-    """Show the number of trials and the best metric."""
     is_first = True
     with output.show_steps(total, "trials") as steps:
 

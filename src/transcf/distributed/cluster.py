@@ -49,7 +49,6 @@ class Cluster:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name, value in (("workers", self.workers), ("threads", self.threads or 1)):
             if not isinstance(value, int) or value < 1:
                 raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")

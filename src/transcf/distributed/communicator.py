@@ -195,7 +195,6 @@ class RayCommunicator(Communicator):
         self._sends += self._begin(self._group.send, to, arrays)
 
     def _receive(self, source: int, *arrays: Array) -> list[Any]:
-        """Begin to receive arrays in place."""
         return self._begin(self._group.recv, source, arrays)
 
     def _begin(self, call: Callable[..., T], peer: int, arrays: Sequence[Array]) -> list[T]:

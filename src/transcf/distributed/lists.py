@@ -76,8 +76,6 @@ def recommend_all(
 
 
 class _ListRequest(NamedTuple):
-    """What all parts have in common."""
-
     model: Path
     signature: str
     out: Path
@@ -112,7 +110,6 @@ def _run_length(
 
 
 def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
-    """Divide the numbers of parts into runs of consecutive ones."""
     runs: list[list[int]] = []
     for number in missing:
         if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < longest:
