@@ -26,14 +26,7 @@ _ModelData: TypeAlias = Annotated[
 
 
 def analyze(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DIR...",
-            help="A saved model, and others fitted on the same data to compare it with.",
-            show_default=False,
-        ),
-    ],
+    folders: options.Argument[list[Path]],
     data: _ModelData = None,
     what: str = "all",
     user: str | None = None,
@@ -47,6 +40,7 @@ def analyze(
     category), likeness (of categories), tastes (of a user).
 
     Options:
+        folders (DIR...): A saved model, and others fitted on the same data to compare it with.
         what: Analyses separated by commas, or all.
         user: User id for the analysis tastes.
         out (FOLDER): Write tables (JSON, CSV) and figures (SVG) here.

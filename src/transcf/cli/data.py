@@ -101,13 +101,11 @@ def prepare(
 
 
 @data.command()
-def download(
-    name: Annotated[
-        str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
-    ] = None,
-    as_json: options.JsonFlag = False,
-) -> None:
+def download(name: options.Argument[str | None] = None, as_json: options.JsonFlag = False) -> None:
     """Download a dataset of the catalog to $TRANSCF_DATA, or list the catalog.
+
+    Options:
+        name: Name in the catalog; without it, the catalog is listed.
 
     Example: transcf data download ml-latest-small
     """

@@ -85,14 +85,7 @@ def fit(
 
 def refit(
     folder: options.ModelDir,
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA...",
-            help="All events: as DATA of `transcf fit`, or several files that are one log.",
-            show_default=False,
-        ),
-    ],
+    data: options.Argument[list[str]],
     out: _Out = None,
     overwrite: options.Overwrite = False,
     yes: bool = False,
@@ -108,6 +101,7 @@ def refit(
     130.
 
     Options:
+        data (DATA...): All events: as DATA of `transcf fit`, or several files that are one log.
         yes: Replace DIR even if DATA lacks some of its users or items.
 
     Example: transcf refit my-model events.csv newer.csv --overwrite

@@ -1,7 +1,7 @@
 """How functions become commands, and options that several commands share.
 
 A command of a `CommandGroup` is a function. Its parameters are options, unless their annotation
-says `typer.Argument`; a bool is a flag. Their help is in the section "Options:" of the docstring,
+says `Argument`; a bool is a flag. Their help is in the section "Options:" of the docstring,
 whose entries are `name (METAVAR): help`. A parameter whose class is a dataclass stands for a group
 of options. `~` in paths is expanded.
 """
@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import typer
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
     from transcf.models.base import Recommender
+
+T = TypeVar("T")
 
 #: Folder of `transcf --store`.
 STORE: ContextVar[str | None] = ContextVar("store", default=None)
@@ -53,6 +55,7 @@ ModelDir: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Argument: TypeAlias = Annotated[T, typer.Argument(show_default=False)]
 Count: TypeAlias = Annotated[int, typer.Option(min=1)]
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]

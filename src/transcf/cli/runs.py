@@ -96,9 +96,7 @@ def show(
 
 @runs.command("rm")
 def remove(
-    keys: Annotated[
-        list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
-    ] = None,
+    keys: options.Argument[list[str] | None] = None,
     model: Annotated[str | None, typer.Option("--all-of")] = None,
     dataset: Annotated[str | None, typer.Option("--all-on")] = None,
     yes: bool = False,
@@ -107,6 +105,7 @@ def remove(
     """Remove stored runs, by keys or by model and data.
 
     Options:
+        keys: Keys of runs, or beginnings of them.
         model (MODEL): All runs of this model.
         dataset (DATA): All runs on this data.
         yes: Do not ask.

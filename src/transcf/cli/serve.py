@@ -34,9 +34,7 @@ _STORES = ("parquet", "pgvector", "lancedb", "index")
 
 
 def serve(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
-    ] = None,
+    folder: options.Argument[Path | None] = None,
     items: Path | None = None,
     events: _Events = None,
     host: str | None = None,
@@ -52,6 +50,7 @@ def serve(
     model. Ctrl-C ends it.
 
     Options:
+        folder (DIR): A saved model.
         items (FILE): A table of items: item_id, and title, category and other columns.
         host: Address (127.0.0.1); any but loopback needs --token-file.
         port: Port (8080).

@@ -39,9 +39,7 @@ _OutFiles: TypeAlias = Annotated[
 
 def study(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(help="Name of a study, or a TOML file.", show_default=False)
-    ] = None,
+    name: options.Argument[str | None] = None,
     datasets: _Datasets = None,
     models: _Models = None,
     *,
@@ -55,6 +53,9 @@ def study(
     the format of a TOML file. Runs are cached, so that the same command continues a study that was
     interrupted, and several processes (--workers) share the work; they need access to the folder of
     `transcf --store`.
+
+    Options:
+        name: Name of a study, or a TOML file.
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
@@ -74,14 +75,7 @@ def study(
 
 def reproduce(
     context: typer.Context,
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="performance, regularizers, ablations, analysis of the translation vectors, or "
-            "all of them.",
-            show_default=False,
-        ),
-    ],
+    table: options.Argument[str],
     datasets: _Datasets = None,
     models: _Models = None,
     budget: str = "full",
@@ -102,6 +96,8 @@ def reproduce(
     FOLDER, which gets a JSON file of each table and those of the analyses.
 
     Options:
+        table: performance, regularizers, ablations, analysis of the translation vectors, or all of
+            them.
         budget: preset (1 setting of each model, 2 seeds), quick (4 and 2), medium (12 and 5) or
             full (30 and 5).
         protocols: Protocols separated by commas, such as paper,leave-last-out; by default those of
