@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from transcf.paper import Analysis
     from transcf.paper.model_report import ModelReport
 
-_ModelData: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--data", metavar="DATA", help="As for fit; by default the data the model was fitted on."
-    ),
-]
-
 
 def analyze(
     folders: options.Argument[list[Path]],
-    data: _ModelData = None,
+    data: str | None = None,
     what: str = "all",
     user: str | None = None,
     out: Path | None = None,
@@ -41,6 +34,7 @@ def analyze(
 
     Options:
         folders (DIR...): A saved model, and others fitted on the same data to compare it with.
+        data (DATA): As for fit; by default the data the model was fitted on.
         what: Analyses separated by commas, or all.
         user: User id for the analysis tastes.
         out (FOLDER): Write tables (JSON, CSV) and figures (SVG) here.
@@ -76,7 +70,7 @@ def analyze(
 def report(
     folder: options.ModelDir,
     out: Path,
-    data: _ModelData = None,
+    data: str | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Write a report of a saved model.
@@ -85,6 +79,7 @@ def report(
     is evaluated by a copy with the same settings, fitted without the newest events.
 
     Options:
+        data (DATA): As for fit; by default the data the model was fitted on.
         out: File: .html (self-contained), or .md with figures next to it.
 
     Example: transcf report my-model --out report.html

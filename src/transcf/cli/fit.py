@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import transcf
 from transcf.cli import options, output
@@ -16,10 +14,6 @@ from transcf.protocols import full_ranking, protocol_named
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.models.base import Recommender
-
-_Out: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Folder for the new model; DIR is not changed.")
-]
 
 
 def fit(
@@ -86,7 +80,7 @@ def fit(
 def refit(
     folder: options.ModelDir,
     data: options.Argument[list[str]],
-    out: _Out = None,
+    out: Path | None = None,
     overwrite: options.Overwrite = False,
     yes: bool = False,
     *,
@@ -102,6 +96,7 @@ def refit(
 
     Options:
         data (DATA...): All events: as DATA of `transcf fit`, or several files that are one log.
+        out: Folder for the new model; DIR is not changed.
         yes: Replace DIR even if DATA lacks some of its users or items.
 
     Example: transcf refit my-model events.csv newer.csv --overwrite
@@ -134,13 +129,16 @@ def refit(
 def partial_fit(
     folder: options.ModelDir,
     data: options.Data,
-    out: _Out = None,
+    out: Path | None = None,
     overwrite: options.Overwrite = False,
     *,
     reading: options.ReadingOptions,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Add events to a saved model without a new training.
+
+    Options:
+        out: Folder for the new model; DIR is not changed.
 
     Example: transcf partial-fit my-model new-events.csv --overwrite
     """

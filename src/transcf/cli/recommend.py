@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Mask
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
-_History: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="ID,ID", help="Items of a user unknown to the model, in order."),
-]
 #: Values of `--out` that print a table.
 _FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
@@ -32,7 +28,7 @@ def recommend(
     user: str | None = None,
     users_file: Path | None = None,
     all_users: Annotated[bool, typer.Option("--all")] = False,
-    history: _History = None,
+    history: str | None = None,
     k: _Length = 10,
     out: str | None = None,
     with_seen: bool = False,
@@ -52,6 +48,7 @@ def recommend(
         user: One user id.
         users_file (FILE): A text file with one user id per line.
         all_users: All users; needs --out.
+        history (ID,ID): Items of a user unknown to the model, in order.
         out (FILE|FORMAT): Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or
             .parquet), or print it as csv, tsv or jsonl.
         with_seen: Recommend items of the history, too.
@@ -147,7 +144,7 @@ def explain(
     folder: options.ModelDir,
     item: str,
     user: str | None = None,
-    history: _History = None,
+    history: str | None = None,
     top: options.Count = 5,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -156,6 +153,7 @@ def explain(
     Options:
         item: An item id.
         user: A user id.
+        history (ID,ID): Items of a user unknown to the model, in order.
         top: Past items with a positive effect, and half as many negative.
 
     Example: transcf explain my-model --user ann --item tea-42
