@@ -7,7 +7,8 @@ prints it unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import ClassVar
 
@@ -141,6 +142,15 @@ class MissingExtraError(TransCFError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
+
+
+@contextmanager
+def needs_extra(feature: str, extra: str) -> Iterator[None]:
+    """Turn an `ImportError` inside the block into a `MissingExtraError`."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(feature, extra) from error
 
 
 class UnsupportedError(TransCFError, TypeError):

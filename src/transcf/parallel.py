@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,6 @@ from typing import Any
 from transcf.errors import UnsupportedError, check_integer
 
 # -- the number of threads ---------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Request:
-    """A requested number of threads."""
-
-    count: int
 
 
 class _Limits:
@@ -43,7 +35,7 @@ class _Limits:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.requests, self.alone = list[_Request](), 0
+        self.requests, self.alone = dict[object, int](), 0
         self._before: Any = None
         self._torch_before = 0
         self._blas: Any = None
@@ -69,7 +61,7 @@ class _Limits:
             self._before = _controller().limit(limits=None)
             self._torch_before = 0 if torch is None else torch.get_num_threads()
         if self.requests:
-            count = self.requests[-1].count
+            count = next(reversed(self.requests.values()))
             _controller().limit(limits=count)
         else:
             self._before.restore_original_limits()
@@ -93,8 +85,8 @@ _limits = _Limits()
 
 def thread_count() -> int:
     """Threads that work is shared among: as many as were asked for, else one for every core."""
-    if requests := _limits.requests[-1:]:  # another thread may end the last one meanwhile
-        return requests[0].count
+    if requests := list(_limits.requests.values()):  # another thread may end the last one meanwhile
+        return requests[-1]
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
@@ -117,15 +109,15 @@ def use_threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    request = _Request(check_integer("threads", count, 1))
+    count, key = check_integer("threads", count, 1), object()
     with _limits.change():
-        _limits.requests.append(request)
+        _limits.requests[key] = count
         _limits.apply()
     try:
         yield
     finally:
         with _limits.change():
-            _limits.requests.remove(request)
+            del _limits.requests[key]
             _limits.apply()
 
 
@@ -151,8 +143,6 @@ _working = threading.local()
 
 
 class _Pool:
-    """Threads that stay."""
-
     def __init__(self) -> None:
         self._lock, self._size, self._threads = threading.Lock(), 0, ThreadPoolExecutor(1)
 

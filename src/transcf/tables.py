@@ -142,7 +142,6 @@ class Table:
         )
 
     def _repr_html_(self) -> str:
-        """Show it in notebooks."""
         return self.to_html(f"table-{id(self):x}")
 
 

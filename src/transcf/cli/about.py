@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import time
+import warnings
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from transcf import __version__
+import transcf
 from transcf.cli import options, output
 from transcf.cli.recommend import print_lists
 from transcf.parallel import thread_count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from transcf.models.base import Recommender
 
 #: Packages that the library itself needs, and modules that each extra brings.
 _PACKAGES = ("numpy", "scipy", "polars", "numba", "safetensors", "typer", "rich")
@@ -43,9 +40,8 @@ _DEMO_MODELS: dict[str, dict[str, Any]] = {
     "popularity": {}, "inverse-popularity": {}, "random": {}, "itemknn": {}, "ease": {},
     "transcf-mixture": {"dim": 32, "patience": 3},
 }  # fmt: skip
-_METRIC = "NDCG@10"
 #: As in real logs, items lose popularity and events follow others.
-_DRIFT, _SEQUENCES = 4.0, 0.5
+_LIFELIKE: dict[str, Any] = {"drift": 4.0, "sequences": 0.5}
 
 
 def models(
@@ -56,10 +52,10 @@ def models(
 
     Example: transcf models transcf-mixture
     """
-    from transcf.models.registry import available, canonical_name
+    from transcf.models.registry import canonical_name
 
     if name is None:
-        listed = [_describe(known, whole=False) for known in available()]
+        listed = [_describe(known, whole=False) for known in transcf.available()]
         if as_json:
             output.print_json(listed)
             return
@@ -82,9 +78,9 @@ def models(
 def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """Describe a model; in a list, a variant has only what makes it one."""
     from transcf.models.params import flat_fields, values_of
-    from transcf.models.registry import create, model_class
+    from transcf.models.registry import model_class
 
-    kind, values = model_class(name), values_of(create(name).settings)
+    kind, values = model_class(name), values_of(transcf.create(name).settings)
     own, first = kind._variants[name], next(iter(kind._variants))
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
@@ -108,12 +104,13 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
 
 
 def doctor(
-    warm_up: Annotated[
-        bool, typer.Option("--warm-up", help="Compile all kernels first, for container images.")
-    ] = False,
+    warm_up: bool = False,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Show versions, threads, extras and the data folder.
+
+    Options:
+        warm_up: Compile all kernels first, for container images.
 
     Example: transcf doctor
     """
@@ -134,26 +131,22 @@ def doctor(
 
 def _compile_kernels() -> None:
     """Fit, evaluate and query every model without torch on a small log, to fill the cache."""
-    import warnings
-    from contextlib import suppress
-
-    from transcf import Validation, available, create, evaluate
     from transcf.data.splitters import split_log
-    from transcf.data.synthetic import synthesize
-    from transcf.errors import TransCFError
 
-    split = split_log(synthesize(users=200, items=100, interactions=3000, drift=4.0, sequences=0.5))
+    log = transcf.synthesize(users=200, items=100, interactions=3000, **_LIFELIKE)
+    split = split_log(log)
     history = split.train.items.series[:5].to_list()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs on a small log teach little
-        for name in (name for name in available() if name not in _NOT_COMPILED):
-            model, validation = create(name), None
+        for name in (name for name in transcf.available() if name not in _NOT_COMPILED):
+            model, validation = transcf.create(name), None
             if "epochs" in model.get_params():
-                model, validation = create(name, epochs=2), Validation.of(split)
+                model = transcf.create(name, epochs=2)
+                validation = transcf.Validation.of(split)
             model.fit(split.train, validation)
-            evaluate(model.refit(split.before_test), split)
+            transcf.evaluate(model.refit(split.before_test), split)
             model.recommend(split.train.users.series[:20], k=5)
-            with suppress(TransCFError):  # without fold-in
+            with suppress(transcf.TransCFError):  # without fold-in
                 model.recommend_for(history, k=5)
 
 
@@ -163,7 +156,7 @@ def _examine() -> dict[str, Any]:
     libraries: Any = np.show_config(mode="dicts")
     blas = libraries["Build Dependencies"]["blas"]
     return {
-        "transcf": __version__,
+        "transcf": transcf.__version__,
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "machine": {
@@ -194,25 +187,23 @@ def demo(as_json: options.JsonFlag = False) -> None:
     Example: transcf demo
     """
     from transcf.data.splitters import split_log
-    from transcf.data.synthetic import synthesize
     from transcf.experiments.experiment import Candidate, Experiment, compare_models
     from transcf.experiments.report import table_of
     from transcf.experiments.run import EvalConfig
 
     started = time.perf_counter()
-    log = synthesize(drift=_DRIFT, sequences=_SEQUENCES, seed=0)
-    split = split_log(log)
-    fitted: list[Recommender[Any]] = []
+    log = transcf.synthesize(**_LIFELIKE, seed=0)
+    split, fitted = split_log(log), list[transcf.Recommender[Any]]()
 
     class Kept(Candidate):
         """A candidate whose models are kept, so that the best one is not fitted twice."""
 
-        def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
+        def make(self, seed: int, choice: Any = None) -> transcf.Recommender[Any]:
             fitted.append(super().make(seed, choice))
             return fitted[-1]
 
     candidates = [Kept(name, name, params) for name, params in _DEMO_MODELS.items()]
-    found = compare_models("synthetic data", candidates, Experiment(split, EvalConfig()), _METRIC)
+    found = compare_models("synthetic data", candidates, Experiment(split, EvalConfig()), "NDCG@10")
     user = split.train.users.series[0]
     served = fitted[-1]  # the comparison has fitted it on all events before the test
     table = served.recommend(user, k=5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,30 +17,13 @@ if TYPE_CHECKING:
     from transcf.paper import Analysis
     from transcf.paper.model_report import ModelReport
 
-_ModelData: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--data", metavar="DATA", help="As for fit; by default the data the model was fitted on."
-    ),
-]
-
 
 def analyze(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DIR...",
-            help="A saved model, and others fitted on the same data to compare it with.",
-            show_default=False,
-        ),
-    ],
-    data: _ModelData = None,
-    what: Annotated[str, typer.Option(help="Analyses separated by commas, or all.")] = "all",
-    user: Annotated[str | None, typer.Option(help="User id for the analysis tastes.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write tables (JSON, CSV) and figures (SVG) here."),
-    ] = None,
+    folders: options.Argument[list[Path]],
+    data: str | None = None,
+    what: str = "all",
+    user: str | None = None,
+    out: Path | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Analyse the vectors of a saved model: tables, figures, JSON.
@@ -48,6 +31,13 @@ def analyze(
     Analyses: variety (ratings and categories of users), closer (do translations bring users closer
     to their items), rating and category (can they be predicted from vectors), map (t-SNE by
     category), likeness (of categories), tastes (of a user).
+
+    Options:
+        folders (DIR...): A saved model, and others fitted on the same data to compare it with.
+        data (DATA): As for fit; by default the data the model was fitted on.
+        what: Analyses separated by commas, or all.
+        user: User id for the analysis tastes.
+        out (FOLDER): Write tables (JSON, CSV) and figures (SVG) here.
 
     Example: transcf analyze my-model --what closer,map --out figures
     """
@@ -79,16 +69,18 @@ def analyze(
 
 def report(
     folder: options.ModelDir,
-    out: Annotated[
-        Path, typer.Option(help="File: .html (self-contained), or .md with figures next to it.")
-    ],
-    data: _ModelData = None,
+    out: Path,
+    data: str | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Write a report of a saved model.
 
     It has data, accuracy, lists, example users and analyses. A model that was fitted on all events
     is evaluated by a copy with the same settings, fitted without the newest events.
+
+    Options:
+        data (DATA): As for fit; by default the data the model was fitted on.
+        out: File: .html (self-contained), or .md with figures next to it.
 
     Example: transcf report my-model --out report.html
     """

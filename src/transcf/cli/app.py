@@ -6,7 +6,6 @@ A command is imported when it is called. Nothing here imports numpy, polars, num
 
 from __future__ import annotations
 
-import warnings
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,8 +14,6 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from transcf import __version__
-from transcf.errors import TransCFError, brief
-from transcf.interrupts import INTERRUPTED, wait_if_ending
 
 #: Groups of the help page: commands with the first sentence of their help; a test compares both.
 GROUPS = {
@@ -60,9 +57,11 @@ GROUPS = {
 _MODULES = {
     **dict.fromkeys(("refit", "partial-fit"), "fit"),
     **dict.fromkeys(("similar", "explain"), "recommend"),
-    **dict.fromkeys(("refresh", "export"), "serve"),
+    **dict.fromkeys(("refresh", "events", "export"), "serve"),
     **dict.fromkeys(("demo", "models", "doctor"), "about"),
     "report": "analyze",
+    "auto": "tune",
+    "compare": "evaluate",
     "reproduce": "study",
 }
 _FIRST_STEPS = """\
@@ -72,7 +71,7 @@ transcf --help                list all commands; transcf COMMAND --help explains
 
 
 class _Group(TyperGroup):
-    """The commands of `GROUPS`, imported when called; errors are printed as one sentence."""
+    """The commands of `GROUPS`, imported when called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for commands in GROUPS.values() for name in commands]
@@ -93,73 +92,18 @@ class _Group(TyperGroup):
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<11}", text) for name, text in commands.items()])
 
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            with warnings.catch_warnings():
-                _show_warnings()
-                return super().invoke(ctx)
-        except (TransCFError, OSError) as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            wait_if_ending()
-            typer.echo(f"transcf: {_in_options(_sentence(error))}", err=True)
-            raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:
-            typer.echo("transcf: interrupted.", err=True)
-            raise typer.Exit(INTERRUPTED) from error
-
 
 def _load(name: str) -> Any:
-    """Import a command, or a group of commands."""
     from transcf.cli.options import CommandGroup
 
     module = import_module(f"transcf.cli.{_MODULES.get(name, name)}")
-    group = getattr(module, "app", None)
-    if group is None:
-        group = CommandGroup(no_args_is_help=False)
-        group.command(name)(getattr(module, name.replace("-", "_")))
+    group = getattr(module, name.replace("-", "_"))
+    if not isinstance(group, CommandGroup):
+        function, group = group, CommandGroup(no_args_is_help=False)
+        group.command(name)(function)
     loaded = get_command(group)
     loaded.help = loaded.help or next(each[name] for each in GROUPS.values() if name in each)
     return loaded
-
-
-#: Advice of errors in Python, and on the command line.
-_OPTIONS = {
-    "on_unknown='skip'": "--on-unknown skip",
-    "include_seen=True": "--with-seen",
-    "name a folder for it (store=FOLDER)": "leave out --store none",
-    "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
-}
-
-
-def _in_options(sentence: str) -> str:
-    for python, option in _OPTIONS.items():
-        sentence = sentence.replace(python, option)
-    return sentence
-
-
-def _sentence(error: TransCFError | OSError) -> str:
-    """Return the message of an error with the page that helps, or the file and the reason."""
-    if isinstance(error, TransCFError):
-        return f"{error} [docs: {error.page}]" if error.page else str(error)
-    if not error.filename or not error.strerror:
-        return brief(str(error))
-    return brief(f"{error.filename} cannot be used: {error.strerror}.")
-
-
-def _show_warnings() -> None:
-    """Print each warning of the library once, as one line without its place in the code."""
-    show_others, shown = warnings.showwarning, set[str]()
-
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, UserWarning | FutureWarning):
-            if str(message) not in shown:
-                typer.echo(f"transcf: note: {_in_options(str(message))}", err=True)
-            shown.add(str(message))
-        else:
-            show_others(message, category, *place, **more)
-
-    warnings.showwarning = show
 
 
 app = typer.Typer(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+import transcf
 from transcf.cli import options, output
 from transcf.errors import ParameterError
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 #: Splits that hold out events of each user, independently of other users.
 _ORDERS = ("auto", "time", "position", "paper", "random")
 
-app = options.CommandGroup()
+data = options.CommandGroup()
 
 
-@app.command()
+@data.command()
 def info(
     data: options.Data, *, reading: options.ReadingOptions, as_json: options.JsonFlag = False
 ) -> None:
@@ -34,14 +35,12 @@ def info(
 
     Example: transcf data info events.csv --read user=member_id --filter 5-core
     """
-    from transcf.data import datasets
     from transcf.data.datasets import SYNTHETIC, is_name
-    from transcf.data.readers import open_data
     from transcf.data.report import reading_notes
 
-    log = open_data(data, **reading.keywords())
+    log = transcf.open_data(data, **reading.keywords())
     is_listed = is_name(data) and data != SYNTHETIC
-    about = _entry(datasets.describe(data)) if is_listed else {}
+    about = _entry(data) if is_listed else {}
     facts = {**about, **_facts(log)}
     if as_json:
         notes = reading_notes(log)
@@ -56,26 +55,12 @@ def info(
         typer.echo(f"note: {note}")
 
 
-@app.command()
+@data.command()
 def prepare(
     data: options.Data,
-    out: Annotated[Path, typer.Option(help="Folder for the split.")],
-    split_name: Annotated[
-        str,
-        typer.Option(
-            "--split",
-            help="Leave one out by auto (time, or random where there are no timestamps), time, "
-            "position, paper or random; or cut, ratio.",
-        ),
-    ] = "auto",
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Prepare Parquet files in this many partitions of users, so that no process "
-            "holds all events; for `transcf fit --workers`.",
-        ),
-    ] = None,
+    out: Path,
+    split_name: Annotated[str, typer.Option("--split")] = "auto",
+    partitions: Annotated[int | None, typer.Option(min=1)] = None,
     *,
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
@@ -83,11 +68,15 @@ def prepare(
 ) -> None:
     """Filter and split a log once, and save it as DATA of other commands.
 
+    Options:
+        out: Folder for the split.
+        split_name: Leave one out by auto (time, or random where there are no timestamps), time,
+            position, paper or random; or cut, ratio.
+        partitions: Prepare Parquet files in this many partitions of users, so that no process
+            holds all events; for `transcf fit --workers`.
+
     Example: transcf data prepare events.csv --filter 5-core --out prepared
     """
-    from transcf.data.readers import open_data
-    from transcf.data.split import draw_candidates
-
     read, facts = reading.keywords(), dict[str, Any](dataset=data, folder=str(out))
     if partitions is not None:
         log = _prepare_partitions(data, out, split_name, seed, partitions, read)
@@ -95,7 +84,7 @@ def prepare(
         facts |= {"split": log.how, "partitions": log.n_partitions}
         facts |= {"users": log.n_users, "items": log.n_items, **sizes}
     else:
-        split = draw_candidates(_split(open_data(data, **read), split_name, seed), seed=seed)
+        split = _split(transcf.open_data(data, **read), split_name, seed)
         split.save(out)
         train, report = split.train, split.report
         recipe = {key: value for key, value in split.recipe.items() if value is not None}
@@ -111,52 +100,51 @@ def prepare(
         typer.echo(str(step))
 
 
-@app.command()
-def download(
-    name: Annotated[
-        str | None, typer.Argument(help="Name in the catalog; without it, the catalog is listed.")
-    ] = None,
-    as_json: options.JsonFlag = False,
-) -> None:
+@data.command()
+def download(name: options.Argument[str | None] = None, as_json: options.JsonFlag = False) -> None:
     """Download a dataset of the catalog to $TRANSCF_DATA, or list the catalog.
+
+    Options:
+        name: Name in the catalog; without it, the catalog is listed.
 
     Example: transcf data download ml-latest-small
     """
-    from transcf.data import datasets
-
     if name is None:
-        known = [_entry(datasets.describe(entry)) for entry in datasets.names()]
+        known = [_entry(each) for each in transcf.datasets.names()]
         if as_json:
             output.print_json(known)
         else:
             rows = [(entry["name"], entry["title"], entry["home"]) for entry in known]
             output.print_table("Catalog", ("name", "title", "home"), rows)
         return
-    entry = _entry(datasets.describe(name))
-    folder = datasets.download(name)
+    entry, folder = _entry(name), transcf.datasets.download(name)
     output.print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
 
 
-@app.command()
+@data.command()
 def synthesize(
     out: Annotated[Path, typer.Argument(help="File to write: .csv or .parquet.")],
-    users: Annotated[int, typer.Option(min=1, help="Number of users.")] = 1000,
-    items: Annotated[int, typer.Option(min=1, help="Number of items to choose from.")] = 500,
-    interactions: Annotated[int, typer.Option(min=1, help="Number of events.")] = 20_000,
+    users: options.Count = 1000,
+    items: options.Count = 500,
+    interactions: options.Count = 20_000,
     seed: options.Seed = 0,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Generate a log of users with tastes, items with a long tail, ratings and times.
 
+    Options:
+        users: Number of users.
+        items: Number of items to choose from.
+        interactions: Number of events.
+
     Example: transcf data synthesize events.csv --users 500 --items 200
     """
     from transcf.data.atomic import atomic_write
-    from transcf.data.synthetic import synthesize as generate
     from transcf.data.synthetic import write_csv
 
     if out.suffix not in (".csv", ".parquet"):
         raise ParameterError(f"{out} has an unknown ending: use .csv or .parquet.")
-    log = generate(users, items, interactions, seed=seed)
+    log = transcf.synthesize(users, items, interactions, seed=seed)
     if out.suffix == ".csv":
         write_csv(log, out)
     else:
@@ -167,14 +155,14 @@ def synthesize(
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
-    from transcf.data.splitters import leave_one_out, random_ratio, temporal_cut
-
     options.check_word("--split", name, (*_ORDERS, "cut", "ratio"))
     if name == "cut":
-        return temporal_cut(log)
-    if name == "ratio":
-        return random_ratio(log, seed=seed)
-    return leave_one_out(log, cast("Order", name), seed=seed)
+        split = transcf.temporal_cut(log)
+    elif name == "ratio":
+        split = transcf.random_ratio(log, seed=seed)
+    else:
+        split = transcf.leave_one_out(log, cast("Order", name), seed=seed)
+    return transcf.draw_candidates(split, seed=seed)
 
 
 def _prepare_partitions(
@@ -229,6 +217,6 @@ def _facts(log: Interactions) -> dict[str, Any]:
     return facts
 
 
-def _entry(dataset: Any) -> dict[str, Any]:
+def _entry(name: str) -> dict[str, Any]:
     fields = ("name", "title", "home", "citation", "terms")
-    return {field: getattr(dataset, field) for field in fields}
+    return {field: getattr(transcf.datasets.describe(name), field) for field in fields}

@@ -1,18 +1,21 @@
-"""`transcf evaluate`: fit and evaluate a model, or evaluate a saved one."""
+"""`transcf evaluate` and `transcf compare`: evaluate one model, or several on one split."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import transcf
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError
 from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
+    from transcf.experiments.experiment import Candidate
     from transcf.experiments.results import CandidateResult
     from transcf.models.base import Recommender
 
@@ -45,7 +48,6 @@ def evaluate(
             raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
         dataset, result = _evaluate_saved(data, evaluation)
     else:
-        from transcf.data.splitters import open_split
         from transcf.experiments.experiment import Candidate
         from transcf.experiments.results import CandidateResult
         from transcf.experiments.run import fit_and_evaluate
@@ -54,7 +56,7 @@ def evaluate(
         candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
-        split = open_split(data, config.protocol, seed=seed, **reading.keywords())
+        split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
         dataset, store = data, options.open_store()
         about, results = {"dataset": data, "model": name}, []
@@ -71,8 +73,7 @@ def evaluate(
 
 
 def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
-    """Evaluate a saved model on the events that were held out of its data."""
-    from transcf.data.splitters import open_split, split_log
+    from transcf.data.splitters import split_log
     from transcf.experiments.results import CandidateResult, RunResult
 
     fitted = options.open_model(folder)
@@ -92,7 +93,7 @@ def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, 
         # Other protocols follow from the split and from the training events.
         evaluation = replace(evaluation, protocol=fitted_for.name)
     config = evaluation.config()
-    split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
+    split = transcf.open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
     if not any(_is_fitted_on(fitted, part) for part in (split.before_test, split.train)):
         raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
     split = split_log(split, config.protocol, seed=seed)
@@ -152,3 +153,112 @@ def _print(dataset: str, result: CandidateResult) -> None:
     ]
     columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
     output.print_table(title, columns, rows, notes=filter(None, notes))
+
+
+def compare(
+    context: typer.Context,
+    data: options.Data,
+    models: str = "itemknn,ease",
+    settings: Annotated[list[str] | None, typer.Option("--set")] = None,
+    config: list[Path] | None = None,
+    budget: str = "small",
+    metric: str | None = None,
+    *,
+    evaluation: options.EvalOptions,
+    reading: options.ReadingOptions,
+    seeds: options.Seeds = 1,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: list[Path] = [Path("comparison")],  # noqa: B006
+    as_json: options.JsonFlag = False,
+) -> None:
+    """Compare several models on the same split.
+
+    Differences are tested by paired tests. With --workers, the processes need access to the folder
+    of `transcf --store`. Exits with 1 if a model could not be fitted.
+
+    Options:
+        models: Names separated by commas, or 'all'; trivial baselines are added.
+        settings (MODEL.NAME=VALUE): A parameter of one model; repeatable.
+        config (FILE): A model with its parameters from a TOML file of `transcf tune --out FILE`;
+            --set wins; repeatable.
+        budget: Settings of each model to try on validation data: none (the defaults), small (3),
+            medium (10), large (40) or a number.
+        metric: Metric of the paired tests; NDCG at 10, or at the first of other -k.
+        out (PATH|none): Folder for comparison.html, .md and .json, or one file of these;
+            repeatable.
+
+    Example: transcf compare events.csv --models ease,bpr,transcf-mixture
+    """
+    from transcf.data.report import listed
+    from transcf.experiments.experiment import (
+        Experiment,
+        candidate_workers,
+        compare_models,
+        suited_to,
+    )
+    from transcf.experiments.report import results_of, table_of
+
+    paths = [path for path in out if str(path) != "none"]
+    output.check_outputs(paths)
+    eval_config = evaluation.config()
+    metric = eval_config.usual_metric if metric is None else metric
+    eval_config.check_metric(metric)
+    candidates = _candidates(models, settings, config or [], budget)
+    split = transcf.open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
+    output.note_reading(split.train)
+    if "budget" not in options.given_options(context):
+        output.note(
+            "note: tries 3 settings of each model on validation data; --budget none tries none."
+        )
+    candidates = suited_to(split, candidates, budget)
+    numbers, store = range(seed, seed + seeds), options.open_store()
+    with output.show_steps(len(candidates), "models") as steps:
+        experiment = Experiment(
+            split, eval_config, numbers, steps.report, store=store, dataset=data
+        )
+        with candidate_workers(candidates, experiment, options.parse_workers(workers)):
+            found = compare_models(data, candidates, experiment, metric, steps.counted)
+    if as_json:
+        output.print_json(found.to_dict())
+    else:
+        output.print_result(table_of(found))
+    if found.is_interrupted:
+        output.end_interrupted(": models without a row were not finished.")
+    output.write_outputs(results_of(found, options.command_line(context)), paths, "comparison")
+    if found.failures:
+        missing = listed(list(found.failures))
+        output.note(f"{missing} could not be fitted: the notes say why.")
+        raise typer.Exit(1)
+
+
+def _candidates(
+    models: str, settings: list[str] | None, config: list[Path], budget: str
+) -> list[Candidate]:
+    """Return the candidates of the options; settings of --set replace those of --config."""
+    from transcf.experiments.experiment import TRIVIAL_BASELINES, candidates_of
+    from transcf.experiments.results import TIMED_BASELINE
+    from transcf.experiments.search import Config
+    from transcf.models.registry import canonical_name, distinct
+
+    asked = distinct() if models == "all" else map(canonical_name, models.split(","))
+    stored = {read.model: dict(read.params) for read in map(Config.read, config)}
+    if len(stored) < len(config):
+        raise ParameterError("Two --config files are about the same model: give one for each.")
+    given: dict[str, list[str]] = {}  # NAME=VALUE by model
+    for setting in settings or ():
+        model, point, own = setting.partition(".")
+        given.setdefault(canonical_name(model) if point else setting, []).append(own)
+    # The baseline of data with times is added later, unless it has settings of its own.
+    timed = {TIMED_BASELINE} & given.keys()
+    names = list(dict.fromkeys((*TRIVIAL_BASELINES, *timed, *asked, *stored)))
+    for model in given:
+        if model not in names:
+            raise ParameterError(
+                f"--set {model} names none of the models: write MODEL.NAME=VALUE, with one of "
+                f"{', '.join(names)}."
+            )
+    named = dict(options.read_settings(name, given.get(name, [])) for name in names)
+    return candidates_of(
+        {name: (name, stored.get(name, {}) | own) for name, own in named.items()}, budget
+    )

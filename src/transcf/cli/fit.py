@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+import transcf
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.interrupts import INTERRUPTED
 from transcf.protocols import full_ranking, protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
-    from transcf.data.partitioned import PartitionedLog
-    from transcf.data.split import Split
-    from transcf.evaluation import Validation
     from transcf.models.base import Recommender
-
-_Out: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Folder for the new model; DIR is not changed.")
-]
 
 
 def fit(
     data: options.Data,
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    out: Path,
     model: options.ModelOptions,
-    hold_out: Annotated[
-        bool,
-        typer.Option("--hold-out", help="Leave out the test events, for `transcf evaluate DIR`."),
-    ] = False,
+    hold_out: bool = False,
     protocol: options.Protocol = None,
     *,
     reading: options.ReadingOptions,
@@ -48,12 +36,15 @@ def fit(
     events. They write checkpoints next to the folder: Ctrl-C saves no model, keeps the checkpoint
     for --resume, and exits with 130. With --workers, Ray workers train the model together.
 
+    Options:
+        out: Folder for the model.
+        hold_out: Leave out the test events, for `transcf evaluate DIR`.
+
     Example: transcf fit events.csv --model transcf-mixture --out my-model
     """
     from transcf.experiments.experiment import Candidate
     from transcf.experiments.run import fit_for_use
     from transcf.io.model_dir import check_replaceable
-    from transcf.models.training import FitOptions
 
     name, params, values = model.read(data)
     made = Candidate(name, name, params | values).make(seed)
@@ -64,7 +55,7 @@ def fit(
     )
     output.note_reading(log)
     checkpoints = _checkpoints(out, "checkpoint", resume)
-    fitting = FitOptions(
+    fitting = transcf.FitOptions(
         checkpoint=checkpoints, resume=resume is True, fresh=resume is False, cluster=cluster
     )
     if not hold_out:
@@ -76,16 +67,11 @@ def fit(
         made.fit(split.train, validation, fitting)
         done = f"the training part ({split.how})"
     if made.report_.get("ending") == "interrupted":
-        output.note("interrupted, no model is saved; the same command with --resume goes on.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(", no model is saved; the same command with --resume goes on.")
     made.report_ |= {"split": split.how} if hold_out else {}
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
-    made.report_ |= {
-        "dataset": options.absolute_name(data),
-        "protocol": protocol,
-        "split_seed": seed,
-    }
-    made.report_ |= {"reading": read} if read else {}
+    made.report_ |= {"dataset": options.absolute_name(data), "protocol": protocol}
+    made.report_ |= {"split_seed": seed, **({"reading": read} if read else {})}
     made.save(out, overwrite=overwrite)
     output.print_saved(made, out, as_json)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -93,20 +79,10 @@ def fit(
 
 def refit(
     folder: options.ModelDir,
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA...",
-            help="All events: as DATA of `transcf fit`, or several files that are one log.",
-            show_default=False,
-        ),
-    ],
-    out: _Out = None,
+    data: options.Argument[list[str]],
+    out: Path | None = None,
     overwrite: options.Overwrite = False,
-    yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Replace DIR even if DATA lacks some of its users or items."),
-    ] = False,
+    yes: bool = False,
     *,
     reading: options.ReadingOptions,
     resume: options.Resume = None,
@@ -118,26 +94,27 @@ def refit(
     Ctrl-C changes nothing, keeps a checkpoint next to the new folder for --resume, and exits with
     130.
 
+    Options:
+        data (DATA...): All events: as DATA of `transcf fit`, or several files that are one log.
+        out: Folder for the new model; DIR is not changed.
+        yes: Replace DIR even if DATA lacks some of its users or items.
+
     Example: transcf refit my-model events.csv newer.csv --overwrite
     """
-    from transcf.data.readers import open_data
-    from transcf.models.training import FitOptions
-
     target = _target(folder, out, overwrite)
     model, read = options.open_model(folder), reading.keywords()
-    log, before = open_data(data[0] if len(data) == 1 else data, **read), model.report_
+    log, before = transcf.open_data(data[0] if len(data) == 1 else data, **read), model.report_
     is_replaced = target.resolve() == folder.resolve()
     _check_loss(model, log, folder if is_replaced and not yes else None)
     checkpoints = _checkpoints(target, "refit-checkpoint", resume)
     # Only this command reads the checkpoint, so without --resume it can be replaced.
-    fitting = FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
+    fitting = transcf.FitOptions(checkpoint=checkpoints, resume=bool(resume), fresh=not resume)
     epoch = model.best_epoch_
     model.refit(log, fitting)
     if model.report_.get("ending") == "interrupted":
-        output.note(
-            f"interrupted; {folder} is as it was, and the same command with --resume goes on."
+        output.end_interrupted(
+            f"; {folder} is as it was, and the same command with --resume goes on."
         )
-        raise typer.Exit(INTERRUPTED)
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
@@ -152,7 +129,7 @@ def refit(
 def partial_fit(
     folder: options.ModelDir,
     data: options.Data,
-    out: _Out = None,
+    out: Path | None = None,
     overwrite: options.Overwrite = False,
     *,
     reading: options.ReadingOptions,
@@ -160,10 +137,11 @@ def partial_fit(
 ) -> None:
     """Add events to a saved model without a new training.
 
+    Options:
+        out: Folder for the new model; DIR is not changed.
+
     Example: transcf partial-fit my-model new-events.csv --overwrite
     """
-    from transcf.data.readers import open_data
-
     target = _target(folder, out, overwrite)
     model = options.open_model(folder)
     add = getattr(model, "partial_fit", None)
@@ -172,7 +150,7 @@ def partial_fit(
             f"{type(model).__name__} cannot add events without a new training: use `transcf "
             f"refit {folder}` with all events."
         )
-    log, before = open_data(data, **reading.keywords()), dict(model.report_)
+    log, before = transcf.open_data(data, **reading.keywords()), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
     model.report_["fitted_on"] = f"{fitted_on}; then {options.absolute_name(data)} was added"
@@ -187,17 +165,16 @@ def partial_fit(
 
 def _open_for_fit(
     data: str, protocol: str | None, seed: int, reading: dict[str, Any], *, is_distributed: bool
-) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
+) -> tuple[Any, Any, Any, str]:
     """Return all events, their split, the validation of epochs, and its protocol."""
     from transcf.data.readers import as_partitioned
     from transcf.data.splitters import open_log_and_split, usual_protocol
-    from transcf.evaluation import Validation
 
     partitioned = as_partitioned(data) if is_distributed else None
     if partitioned is None:
         log, split = open_log_and_split(data, protocol, seed=seed, **reading)
         protocol = protocol or usual_protocol(split)
-        return log, split, Validation.of(split, protocol), protocol
+        return log, split, transcf.Validation.of(split, protocol), protocol
     if reading:
         raise ParameterError(
             f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "

@@ -1,23 +1,27 @@
-"""Options that several commands share: each group is a dataclass, written once.
+"""How functions become commands, and options that several commands share.
 
-A command of a `CommandGroup` takes a group of options as one argument, and `~` in its paths is
-expanded.
+A command of a `CommandGroup` is a function. Its parameters are options, unless their annotation
+says `Argument`; a bool is a flag. Their help is in the section "Options:" of the docstring,
+whose entries are `name (METAVAR): help`. A parameter whose class is a dataclass stands for a group
+of options. `~` in paths is expanded.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
 
+from transcf.cli import output
 from transcf.errors import ParameterError, did_you_mean
 from transcf.protocols import help_on_protocols
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from transcf.experiments.run import EvalConfig
     from transcf.experiments.store import Store
     from transcf.models.base import Recommender
+
+T = TypeVar("T")
 
 #: Folder of `transcf --store`.
 STORE: ContextVar[str | None] = ContextVar("store", default=None)
@@ -49,6 +55,8 @@ ModelDir: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Argument: TypeAlias = Annotated[T, typer.Argument(show_default=False)]
+Count: TypeAlias = Annotated[int, typer.Option(min=1)]
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
 Seeds: TypeAlias = Annotated[
@@ -76,48 +84,25 @@ Workers: TypeAlias = Annotated[
         "the running one). Results are the same.",
     ),
 ]
-OutFiles: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--out",
-        metavar="PATH",
-        help="Write results: FILE.json, a report FILE.html or FILE.md, or a folder for all three; "
-        "repeatable.",
-        show_default=False,
-    ),
-]
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How a log is read and filtered."""
+    """How a log is read and filtered.
 
-    min_rating: Annotated[
-        float | None,
-        typer.Option(
-            help="Lowest rating of events that count. By default ratings of 0 and below are left "
-            "out; -inf keeps all."
-        ),
-    ] = None
-    filter_name: Annotated[
-        str | None,
-        typer.Option(
-            "--filter",
-            metavar="none|paper|N-core",
-            help="5-core keeps users and items with at least 5 events, repeatedly; paper is the "
-            "one-pass filter of the TransCF paper.",
-            show_default="none",
-        ),
-    ] = None
-    read: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Columns by name or number from 1: user=, item=, rating=, timestamp=, category=; "
-            "format of a file: header=no, separator='|' (or tab), encoding=latin-1; categories of "
-            "items: categories=FILE (item_id, category); repeatable.",
-        ),
-    ] = None
+    Options:
+        min_rating: Lowest rating of events that count. By default ratings of 0 and below are left
+            out; -inf keeps all.
+        filter_name (none|paper|N-core): 5-core keeps users and items with at least 5 events,
+            repeatedly; paper is the one-pass filter of the TransCF paper.
+        read (NAME=VALUE): Columns by name or number from 1: user=, item=, rating=, timestamp=,
+            category=; format of a file: header=no, separator='|' (or tab), encoding=latin-1;
+            categories of items: categories=FILE (item_id, category); repeatable.
+    """
+
+    min_rating: float | None = None
+    filter_name: Annotated[str | None, typer.Option("--filter", show_default="none")] = None
+    read: list[str] | None = None
 
     def keywords(self) -> dict[str, Any]:
         """Return the keywords of `open_data`."""
@@ -151,23 +136,18 @@ class ReadingOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A model and its parameters."""
+    """A model and its parameters.
 
-    model: Annotated[
-        str | None, typer.Option(help="Name of the model; `transcf models` lists them.")
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; repeatable."),
-    ] = None
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Parameters from a preset of the model (such as paper) or from a TOML file of "
-            "`transcf tune --out FILE`; --set wins; repeatable.",
-        ),
-    ] = None
+    Options:
+        model: Name of the model; `transcf models` lists them.
+        settings (NAME=VALUE): A parameter; repeatable.
+        config (NAME|FILE): Parameters from a preset of the model (such as paper) or from a TOML
+            file of `transcf tune --out FILE`; --set wins; repeatable.
+    """
+
+    model: str | None = None
+    settings: Annotated[list[str] | None, typer.Option("--set")] = None
+    config: list[str] | None = None
 
     def read(self, data: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Return the model's name, its parameters of `--config`, and those of `--set`."""
@@ -214,16 +194,18 @@ def read_settings(name: str, settings: Sequence[str] | None) -> tuple[str, dict[
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """How models are evaluated."""
+    """How models are evaluated.
+
+    Options:
+        subset: test or validation.
+        lengths (K,K): Lengths of the evaluated lists.
+        beyond: Add AUC, novelty, diversity (ILD) and Gini.
+    """
 
     protocol: Protocol = None
-    subset: Annotated[str, typer.Option(help="test or validation.")] = "test"
-    lengths: Annotated[
-        str, typer.Option("-k", metavar="K,K", help="Lengths of the evaluated lists.")
-    ] = "10,20"
-    beyond: Annotated[
-        bool, typer.Option("--beyond", help="Add AUC, novelty, diversity (ILD) and Gini.")
-    ] = False
+    subset: str = "test"
+    lengths: Annotated[str, typer.Option("-k")] = "10,20"
+    beyond: bool = False
 
     def config(self) -> EvalConfig:
         """Check the options before anything is fitted."""
@@ -275,46 +257,58 @@ def parse_workers(text: str | None) -> Cluster | None:
     return Cluster(workers=int(number), address=None if address in ("", "local") else address)
 
 
-def shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each argument of a command that is a group of options by the group's options."""
-    own = inspect.signature(command, eval_str=True)
+def _command_of(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function as typer reads it: with all options one by one, and their help."""
+    own, options = inspect.signature(function, eval_str=True).parameters, _options_of(function)
     groups: dict[str, Any] = {
-        name: each.annotation
-        for name, each in own.parameters.items()
-        if is_dataclass(each.annotation)
+        name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)
     }
 
-    @wraps(command)
+    @wraps(function)
     def run(**values: Any) -> None:
-        for name, group in groups.items():
-            given = {field.name: values.pop(field.name) for field in fields(group)}
-            values[name] = group(**given)
-        command(**values)
+        with output.plain_messages():
+            given = {name: _expanded(value) for name, value in values.items()}
+            for name, group in groups.items():
+                given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+            function(**given)
 
-    # All are passed by name, so that kinds and the order of defaults do not matter.
-    options, by_name = list[inspect.Parameter](), inspect.Parameter.KEYWORD_ONLY
-    for name, each in own.parameters.items():
-        if name not in groups:
-            options.append(each.replace(kind=by_name))
-            continue
-        hints = get_type_hints(groups[name], include_extras=True)
-        options += [
-            inspect.Parameter(one.name, by_name, default=one.default, annotation=hints[one.name])
-            for one in fields(groups[name])
-        ]
-    setattr(run, "__signature__", own.replace(parameters=options))  # noqa: B010
+    run.__doc__, _ = _split_docstring(function)
+    setattr(run, "__signature__", inspect.Signature(options))  # noqa: B010
     run.__annotations__ = {each.name: each.annotation for each in options}
     return run
 
 
-class _Command(TyperCommand):
-    """A command that expands `~` in paths."""
+def _options_of(documented: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a command or a group as options with their help, passed by name."""
+    _, texts = _split_docstring(documented)
+    found = list[inspect.Parameter]()
+    for name, each in inspect.signature(documented, eval_str=True).parameters.items():
+        kind, info = each.annotation, None
+        if is_dataclass(kind):
+            found += _options_of(cast("type[Any]", kind))
+            continue
+        if get_origin(kind) is Annotated:
+            kind, info = get_args(kind)
+        elif kind is not typer.Context:
+            info = typer.Option(*[f"--{name.replace('_', '-')}"] if kind is bool else [])
+        if info is not None:
+            info = copy(info)
+            vars(info).update(texts.get(name, {}))
+            kind = Annotated[kind, info]
+        found.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind))
+    return found
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, and expand paths among them."""
-        rest = super().parse_args(ctx, args)
-        ctx.params = {name: _expanded(value) for name, value in ctx.params.items()}
-        return rest
+
+def _split_docstring(documented: object) -> tuple[str, dict[str, dict[str, str | None]]]:
+    """Return a docstring without its options, and metavar and help of these by name."""
+    page, _, rest = (inspect.getdoc(documented) or "").partition("\n\nOptions:\n")
+    section, _, after = rest.partition("\n\n")
+    entries = re.findall(r"^    (\w+)(?: \((.+?)\))?: (.+(?:\n     .+)*)", section, re.MULTILINE)
+    texts: dict[str, dict[str, str | None]] = {
+        name: {"metavar": metavar or None, "help": " ".join(text.split())}
+        for name, metavar, text in entries
+    }
+    return f"{page}\n\n{after}", texts
 
 
 def _expanded(value: Any) -> Any:
@@ -338,8 +332,8 @@ class CommandGroup(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
         """Add a function as a command."""
-        add = super().command(name, cls=_Command, **options)
-        return lambda function: add(shared_options(function))
+        add = super().command(name, **options)
+        return lambda function: add(_command_of(function))
 
 
 def given_options(context: typer.Context) -> dict[str, str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import typer
 
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, TransCFError, brief
+from transcf.interrupts import INTERRUPTED, wait_if_ending
+from transcf.tables import text_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -72,17 +75,9 @@ def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) 
 
 
 def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
-    if isinstance(cell, float):
-        return f"{cell:.4g}"
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
-    return str(cell)
+    return f"{cell:.4g}" if isinstance(cell, float) else text_of(cell)
 
 
 def _is_number(text: str) -> bool:
@@ -92,6 +87,12 @@ def _is_number(text: str) -> bool:
 def note(text: str) -> None:
     """Print one line on stderr."""
     typer.echo(f"transcf: {text}", err=True)
+
+
+def end_interrupted(advice: str) -> NoReturn:
+    """Say what Ctrl-C has left behind, and end the command."""
+    note(f"interrupted{advice}")
+    raise typer.Exit(INTERRUPTED)
 
 
 def note_reading(log: Interactions | PartitionedLog) -> None:
@@ -199,3 +200,62 @@ def check_folder(out: Path | None) -> None:
     """Refuse a file as `--out FOLDER`."""
     if out is not None and out.exists() and not out.is_dir():
         raise ParameterError(f"--out {out} is a file: name a folder.")
+
+
+# -- errors and warnings --------------------------------------------------------------------
+
+
+@contextmanager
+def plain_messages() -> Iterator[None]:
+    """Print errors as one sentence, and each warning of the library once, as one line."""
+    with warnings.catch_warnings():
+        _show_warnings()
+        try:
+            yield
+        except (TransCFError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            wait_if_ending()
+            note(_in_options(_sentence(error)))
+            raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            note("interrupted.")
+            raise typer.Exit(INTERRUPTED) from error
+
+
+#: Advice of errors in Python, and on the command line.
+_OPTIONS = {
+    "on_unknown='skip'": "--on-unknown skip",
+    "include_seen=True": "--with-seen",
+    "name a folder for it (store=FOLDER)": "leave out --store none",
+    "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
+}
+
+
+def _in_options(sentence: str) -> str:
+    for python, option in _OPTIONS.items():
+        sentence = sentence.replace(python, option)
+    return sentence
+
+
+def _sentence(error: TransCFError | OSError) -> str:
+    """Return the message of an error with the page that helps, or the file and the reason."""
+    if isinstance(error, TransCFError):
+        return f"{error} [docs: {error.page}]" if error.page else str(error)
+    if not error.filename or not error.strerror:
+        return brief(str(error))
+    return brief(f"{error.filename} cannot be used: {error.strerror}.")
+
+
+def _show_warnings() -> None:
+    show_others, shown = warnings.showwarning, set[str]()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning | FutureWarning):
+            if str(message) not in shown:
+                note(f"note: {_in_options(str(message))}")
+            shown.add(str(message))
+        else:
+            show_others(message, category, *place, **more)
+
+    warnings.showwarning = show

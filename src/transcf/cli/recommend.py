@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -17,69 +17,25 @@ if TYPE_CHECKING:
 
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
-    from transcf.distributed import Cluster
-    from transcf.models.lookup import Fallback
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
-_Out: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|FORMAT",
-        help="Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or .parquet), or "
-        "print it as csv, tsv or jsonl.",
-    ),
-]
-_History: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="ID,ID", help="Items of a user unknown to the model, in order."),
-]
-_POLICIES = ("raise", "skip", "popular")
 #: Values of `--out` that print a table.
 _FORMATS = {"-": "csv", "csv": "csv", "tsv": "tsv", "jsonl": "jsonl"}
 
 
 def recommend(
     folder: options.ModelDir,
-    user: Annotated[str | None, typer.Option(help="One user id.")] = None,
-    users_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A text file with one user id per line.")
-    ] = None,
-    all_users: Annotated[bool, typer.Option("--all", help="All users; needs --out.")] = False,
-    history: _History = None,
+    user: str | None = None,
+    users_file: Path | None = None,
+    all_users: Annotated[bool, typer.Option("--all")] = False,
+    history: str | None = None,
     k: _Length = 10,
-    out: _Out = None,
-    with_seen: Annotated[
-        bool, typer.Option("--with-seen", help="Recommend items of the history, too.")
-    ] = False,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="An item not to recommend; repeatable."),
-    ] = None,
-    items_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Recommend only items of this file: a table with item_id (.csv, .tsv, .jsonl or "
-            ".parquet), or a text file with one item id per line.",
-        ),
-    ] = None,
-    categories: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--category",
-            metavar="NAME",
-            help="Recommend only items of this category (column category of --items-file); "
-            "repeatable.",
-        ),
-    ] = None,
-    on_unknown: Annotated[
-        str,
-        typer.Option(
-            help="Unknown users, and unknown items of --history: raise (stop), skip, or popular "
-            "(recommend popular items; the column `source` says so). Unknown items of --exclude "
-            "and --items-file are skipped.",
-        ),
-    ] = "raise",
+    out: str | None = None,
+    with_seen: bool = False,
+    exclude: list[str] | None = None,
+    items_file: Path | None = None,
+    categories: Annotated[list[str] | None, typer.Option("--category")] = None,
+    on_unknown: str = "raise",
     workers: options.Workers = None,
     as_json: options.JsonFlag = False,
 ) -> None:
@@ -87,6 +43,23 @@ def recommend(
 
     With --all and --workers, Ray workers write a folder of Parquet files to --out; the same
     command continues an interrupted one.
+
+    Options:
+        user: One user id.
+        users_file (FILE): A text file with one user id per line.
+        all_users: All users; needs --out.
+        history (ID,ID): Items of a user unknown to the model, in order.
+        out (FILE|FORMAT): Write the table to FILE (.csv, .tsv, .jsonl, each also with .gz, or
+            .parquet), or print it as csv, tsv or jsonl.
+        with_seen: Recommend items of the history, too.
+        exclude (ID): An item not to recommend; repeatable.
+        items_file (FILE): Recommend only items of this file: a table with item_id (.csv, .tsv,
+            .jsonl or .parquet), or a text file with one item id per line.
+        categories (NAME): Recommend only items of this category (column category of --items-file);
+            repeatable.
+        on_unknown: Unknown users, and unknown items of --history: raise (stop), skip, or popular
+            (recommend popular items; the column `source` says so). Unknown items of --exclude and
+            --items-file are skipped.
 
     Example: transcf recommend my-model --user ann -k 5
 
@@ -102,29 +75,33 @@ def recommend(
         narrowed = exclude or items_file or categories
         if not all_users or out in _FORMATS or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers is for --all with --out FOLDER alone.")
-        _recommend_all(cluster, folder, str(out), k, not with_seen, as_json)
+        from transcf.data.files import path_of
+        from transcf.distributed.lists import recommend_all
+
+        target = path_of(str(out))
+        recommend_all(folder, target, k, cluster=cluster, exclude_seen=not with_seen)
+        facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
+        output.print_facts(f"Wrote {target}", facts, as_json)
         return
     _check_out(out, as_json)
-    if on_unknown not in _POLICIES:
-        raise ParameterError(
-            f"--on-unknown {on_unknown} is not understood: use {', '.join(_POLICIES)}."
-        )
+    options.check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.lookup import Filters
     from transcf.models.tables import recommendation_pieces
 
     model = options.open_model(folder)
-    policy = cast("Fallback", on_unknown)
-    allowed = None if items_file is None else _items(model.items_, items_file, categories or [])
-    denied = [model.items_.parse(item) for item in exclude or []]
+    filters: dict[str, Any] = {
+        "exclude_seen": not with_seen,
+        "items": None if items_file is None else _items(model.items_, items_file, categories or []),
+        "exclude": [model.items_.parse(item) for item in exclude or []],
+        "on_unknown": on_unknown,
+    }
     if history is not None:
         items = _parse_ids(model.items_, history, "--history")
-        if policy == "skip":
+        if on_unknown == "skip":
             _note_skipped(model.items_, items, model.learned_.rankable, "item")
-        table = model.recommend_for(
-            items, k, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
-        )
+        table = model.recommend_for(items, k, **filters)
         _show(f"{model.name} recommends for this history", [table], out, as_json)
         return
     who: list[Id] | None = None
@@ -132,23 +109,25 @@ def recommend(
         who = _read_ids(model.users_, users_file)
     elif user is not None:
         who = [model.users_.parse(user)]
-    if policy == "skip" and who is not None:
+    if on_unknown == "skip" and who is not None:
         _note_skipped(model.users_, who, model.learned_.known.active, "user")
-    filters = Filters.of(
-        model.items_, exclude_seen=not with_seen, items=allowed, exclude=denied, on_unknown=policy
-    )
-    pieces = recommendation_pieces(model.learned_, who, k, filters)
+    made = Filters.of(model.items_, **filters)
+    pieces = recommendation_pieces(model.learned_, who, k, made)
     _show(f"{model.name} recommends", pieces, out, as_json)
 
 
 def similar(
     folder: options.ModelDir,
-    item: Annotated[str | None, typer.Option(help="An item id.")] = None,
-    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
+    item: str | None = None,
+    user: str | None = None,
     k: _Length = 10,
     as_json: options.JsonFlag = False,
 ) -> None:
     """List items similar to an item, or users similar to a user.
+
+    Options:
+        item: An item id.
+        user: A user id.
 
     Example: transcf similar my-model --item tea-42
     """
@@ -164,16 +143,19 @@ def similar(
 
 def explain(
     folder: options.ModelDir,
-    item: Annotated[str, typer.Option(help="An item id.")],
-    user: Annotated[str | None, typer.Option(help="A user id.")] = None,
-    history: _History = None,
-    top: Annotated[
-        int,
-        typer.Option(min=1, help="Past items with a positive effect, and half as many negative."),
-    ] = 5,
+    item: str,
+    user: str | None = None,
+    history: str | None = None,
+    top: options.Count = 5,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Explain a recommendation by the user's past items.
+
+    Options:
+        item: An item id.
+        user: A user id.
+        history (ID,ID): Items of a user unknown to the model, in order.
+        top: Past items with a positive effect, and half as many negative.
 
     Example: transcf explain my-model --user ann --item tea-42
     """
@@ -194,19 +176,6 @@ def explain(
     output.print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
 
 
-def _recommend_all(
-    cluster: Cluster, folder: Path, out: str, k: int, exclude_seen: bool, as_json: bool
-) -> None:
-    """Let Ray workers write the lists of all users."""
-    from transcf.data.files import path_of
-    from transcf.distributed.lists import recommend_all
-
-    target = path_of(out)
-    recommend_all(folder, target, k, cluster=cluster, exclude_seen=exclude_seen)
-    facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
-    output.print_facts(f"Wrote {target}", facts, as_json)
-
-
 def _check_out(out: str | None, as_json: bool) -> None:
     """Check where a table should go, before anything is loaded."""
     from transcf.data.files import path_of
@@ -219,7 +188,6 @@ def _check_out(out: str | None, as_json: bool) -> None:
 
 
 def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
-    """Note on stderr how many ids without training interactions are skipped."""
     from transcf.data.ids import UNKNOWN
     from transcf.data.report import counted
 
@@ -269,12 +237,11 @@ def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
 
 def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:
     """Print a table of ids, scores and ranks that comes in pieces, or write it to a file."""
+    if out is None and as_json:
+        output.print_json([row for table in pieces for row in table.to_dicts()])
+        return
     if out is None:
-        tables = list(pieces)
-        if as_json:
-            output.print_json([row for table in tables for row in table.to_dicts()])
-        else:
-            print_lists(title, tables)
+        print_lists(title, list(pieces))
         return
     from transcf.data.files import path_of
     from transcf.data.writing import encode, write_pieces

@@ -12,22 +12,23 @@ from transcf.errors import ParameterError
 if TYPE_CHECKING:
     from transcf.experiments.store import Entry, Store
 
-app = options.CommandGroup()
+runs = options.CommandGroup()
 
 #: Characters of a key in tables; any unambiguous beginning is accepted.
 _SHOWN = 12
 
-Model = Annotated[str | None, typer.Option(help="Only runs of this model.")]
-Dataset = Annotated[str | None, typer.Option(help="Only runs on this data, as it was named.")]
 
-
-@app.command("list")
+@runs.command("list")
 def list_runs(
-    model: Model = None,
-    dataset: Dataset = None,
+    model: str | None = None,
+    dataset: str | None = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """List stored runs with their validation metric.
+
+    Options:
+        model: Only runs of this model.
+        dataset: Only runs on this data, as it was named.
 
     Example: transcf runs list --model bpr
     """
@@ -54,7 +55,7 @@ def list_runs(
     )
 
 
-@app.command()
+@runs.command()
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
     as_json: options.JsonFlag = False,
@@ -73,7 +74,7 @@ def show(
     about = {
         "kind": entry.cell["kind"], **entry.about, **entry.cell["rules"],
         "data": entry.cell["data"],
-        "written (UTC)": entry.written, "versions": _listed(entry.versions),
+        "written (UTC)": entry.written, "versions": dict(entry.versions),
         "seconds of fitting": result.seconds, "seconds of all": result.spent,
         "validation figure": result.validation, "best epoch": result.best_epoch,
         "failed": None if result.error is None else str(result.error),
@@ -93,21 +94,21 @@ def show(
         output.print_table("Validation curve", ("epoch", "loss", "metric"), rows)
 
 
-@app.command("rm")
+@runs.command("rm")
 def remove(
-    keys: Annotated[
-        list[str] | None, typer.Argument(help="Keys of runs, or beginnings of them.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--all-of", metavar="MODEL", help="All runs of this model.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option("--all-on", metavar="DATA", help="All runs on this data.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    keys: options.Argument[list[str] | None] = None,
+    model: Annotated[str | None, typer.Option("--all-of")] = None,
+    dataset: Annotated[str | None, typer.Option("--all-on")] = None,
+    yes: bool = False,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Remove stored runs, by keys or by model and data.
+
+    Options:
+        keys: Keys of runs, or beginnings of them.
+        model (MODEL): All runs of this model.
+        dataset (DATA): All runs on this data.
+        yes: Do not ask.
 
     Example: transcf runs rm --all-of bpr --all-on events.csv
     """
@@ -154,7 +155,6 @@ def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[d
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """JSON form of a run."""
     result, judged = entry.result, entry.result.evaluation
     return {
         "key": entry.key,
@@ -171,7 +171,3 @@ def _facts(entry: Entry) -> dict[str, Any]:
         "error": None if result.error is None else str(result.error),
         "evaluation": None if judged is None else judged.to_dict(),
     }
-
-
-def _listed(values: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())

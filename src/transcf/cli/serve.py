@@ -1,7 +1,9 @@
-"""`transcf serve`, `transcf refresh` and `transcf export`: a saved model in production."""
+"""`transcf serve`, `refresh`, `events` and `export`: a saved model in production."""
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -9,16 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli import options, output
-from transcf.errors import MissingExtraError, ParameterError
+from transcf.errors import ParameterError, needs_extra
 from transcf.interrupts import temporary_folder, unwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from transcf.models.base import Recommender
     from transcf.retrieval.export import Exported
+    from transcf.serving.events import EventStore
     from transcf.serving.refresh import Refreshed
 
-EventsOption: TypeAlias = Annotated[
+_Events: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
@@ -30,113 +34,79 @@ _STORES = ("parquet", "pgvector", "lancedb", "index")
 
 
 def serve(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="A saved model.", show_default=False)
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A table of items: item_id, and title, category and other columns."
-        ),
-    ] = None,
-    events: EventsOption = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address (127.0.0.1); any but loopback needs --token-file."),
-    ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port (8080).")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the port (1).")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file with tokens that requests need.")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A TOML file with these and further settings, such as limits and logs; "
-            "TRANSCF_SERVE_NAME in the environment sets NAME.",
-        ),
-    ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve a model of synthetic data with titles.")
-    ] = False,
+    folder: options.Argument[Path | None] = None,
+    items: Path | None = None,
+    events: _Events = None,
+    host: str | None = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535)] = None,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
+    token_file: Path | None = None,
+    config: Path | None = None,
+    demo: bool = False,
 ) -> None:
     """Serve a saved model over HTTP.
 
     It answers requests for recommendations, sessions and events, and has a page to explore the
     model. Ctrl-C ends it.
 
+    Options:
+        folder (DIR): A saved model.
+        items (FILE): A table of items: item_id, and title, category and other columns.
+        host: Address (127.0.0.1); any but loopback needs --token-file.
+        port: Port (8080).
+        workers: Processes that share the port (1).
+        token_file (FILE): A file with tokens that requests need.
+        config (FILE): A TOML file with these and further settings, such as limits and logs;
+            TRANSCF_SERVE_NAME in the environment sets NAME.
+        demo: Serve a model of synthetic data with titles.
+
     Example: transcf serve my-model --items items.csv
     """
     if demo and folder is not None:
         raise ParameterError("Name a DIR to serve, or give --demo.")
-    try:
+    with needs_extra("Serving a model", "serve"):
         from transcf.serving.server import run
         from transcf.serving.settings import load_settings
-    except ImportError as error:
-        raise MissingExtraError("Serving a model", "serve") from error
-    common: dict[str, Any] = {
-        "items": items, "events": events, "host": host, "port": port, "workers": workers,
-        "token_file": token_file,
+    given: dict[str, Any] = {
+        "model": folder, "items": items, "events": events, "host": host, "port": port,
+        "workers": workers, "token_file": token_file,
     }  # fmt: skip
+    with ExitStack() as stack:
+        if demo:
+            from transcf.serving.demo import demo_shop
 
-    def start(given: dict[str, Any]) -> None:
-        settings = load_settings(common | given, config)
-
-        def say(address: str) -> None:
-            typer.echo(f"Serving {settings.model} at {address} (Ctrl-C ends it)")
-
+            place = stack.enter_context(temporary_folder("transcf-demo-"))
+            typer.echo("Generating a tea shop and fitting a model to it ...")
+            model, table = demo_shop(place)
+            given |= {"model": model, "items": table, "verb": "bought"}
+        settings = load_settings(given, config)
         unwatch()  # the server finishes requests in progress
-        run(settings, say)
-
-    if not demo:
-        start({"model": folder})
-        return
-    from transcf.serving.demo import demo_shop
-
-    with temporary_folder("transcf-demo-") as place:
-        typer.echo("Generating a tea shop and fitting a model to it ...")
-        model, table = demo_shop(place)
-        start({"model": model, "items": table, "verb": "bought"})
+        start = f"Serving {settings.model} at"
+        run(settings, lambda address: typer.echo(f"{start} {address} (Ctrl-C ends it)"))
 
 
 def refresh(
     folder: options.ModelDir,
-    events: EventsOption = None,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="The log that the model was fitted on, if it does not say; 'model' uses the "
-            "training interactions in its folder.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Add the events by partial_fit, if the model can.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Deploy the new version even if it is worse.")
-    ] = False,
-    back_to: Annotated[
-        int | None,
-        typer.Option(metavar="VERSION", help="Deploy an earlier version; nothing is fitted."),
-    ] = None,
-    keep_days: Annotated[
-        float | None,
-        typer.Option(
-            metavar="DAYS",
-            min=0,
-            help="Afterwards delete older events that the served version has learned from.",
-        ),
-    ] = None,
+    events: _Events = None,
+    data: str | None = None,
+    quick: bool = False,
+    force: bool = False,
+    back_to: int | None = None,
+    keep_days: Annotated[float | None, typer.Option(min=0)] = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Retrain a saved model with the collected events.
 
     The new version is deployed if its validation metric is not worse. Versions are stored in
     DIR.versions; a running service loads a new version by itself.
+
+    Options:
+        data (DATA): The log that the model was fitted on, if it does not say; 'model' uses the
+            training interactions in its folder.
+        quick: Add the events by partial_fit, if the model can.
+        force: Deploy the new version even if it is worse.
+        back_to (VERSION): Deploy an earlier version; nothing is fitted.
+        keep_days (DAYS): Afterwards delete older events that the served version has learned from.
 
     Example: transcf refresh my-model
     """
@@ -147,22 +117,17 @@ def refresh(
     from transcf.io.model_dir import Versions
 
     versions = Versions.of(folder)
-    try:
+    with needs_extra("Refreshing a model", "serve"):
         from transcf.serving import refresh as refreshing
         from transcf.serving.events import EventStore, events_url
-    except ImportError as error:
-        raise MissingExtraError("Refreshing a model", "serve") from error
     if back_to is not None:
         refreshing.back_to(versions, back_to)
         output.print_facts(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
         return
-    store = EventStore(events_url(folder, events))
-    try:
+    with closing(EventStore(events_url(folder, events))) as store:
         done = refreshing.refresh(
             versions, store, data, quick=quick, force=force, keep_days=keep_days
         )
-    finally:
-        store.close()
     if done.skipped:
         output.note(
             f"{done.skipped:,} events were skipped: `transcf events list {folder} --invalid` says "
@@ -184,23 +149,16 @@ def _title(folder: Path, done: Refreshed) -> str:
     )
 
 
-def export(
-    folder: options.ModelDir,
-    to: Annotated[str, typer.Option(help=f"{', '.join(_STORES)}.")],
-    out: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH|URL",
-            help="Folder (parquet, lancedb), file (index), or database of pgvector: "
-            "postgresql://user:password@host/database.",
-        ),
-    ],
-    as_json: options.JsonFlag = False,
-) -> None:
+def export(folder: options.ModelDir, to: str, out: str, as_json: options.JsonFlag = False) -> None:
     """Export the vectors of a saved model.
 
     The largest inner products are the recommended items. TransCFMixture has one vector for each
     item of a history; the output says how to merge results.
+
+    Options:
+        to: parquet, pgvector, lancedb, index.
+        out (PATH|URL): Folder (parquet, lancedb), file (index), or database of pgvector:
+            postgresql://user:password@host/database.
 
     Example: transcf export my-model --to parquet --out vectors
     """
@@ -213,11 +171,104 @@ def export(
             f"--to {to} does not go with --out {out}: pgvector needs "
             "postgresql://user:password@host/database, and the others a path."
         )
-    writers: dict[str, Callable[..., Exported]] = {
-        "parquet": exports.export_parquet,
-        "lancedb": exports.export_lancedb,
-        "index": exports.export_index,
-        "pgvector": exports.export_pgvector,
-    }
-    done = asdict(writers[to](options.open_model(folder), out))
+    write: Callable[..., Exported] = getattr(exports, f"export_{to}")
+    done = asdict(write(options.open_model(folder), out))
     output.print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
+
+
+events = options.CommandGroup(help="List and delete the events that a service has stored.")
+
+
+def _stored_events(folder: Path, url: str | None) -> EventStore:
+    """Open the events of a model; none are created."""
+    with needs_extra("Reading events", "serve"):
+        from transcf.serving.events import EventStore, events_url
+    name = events_url(folder, url)
+    if "://" not in name and not Path(name).is_file():
+        raise ParameterError(f"There is no file {name} with events: name it with --events.")
+    return EventStore(name)
+
+
+def _current_model(folder: Path) -> Recommender[Any]:
+    from transcf.io.model_dir import Versions
+    from transcf.models.registry import load_version
+
+    versions = Versions.of(folder)
+    return load_version(versions.folder(versions.current()), mapped=True)
+
+
+@events.command("list")
+def list_events(
+    folder: options.ModelDir,
+    events: _Events = None,
+    invalid: bool = False,
+    last: options.Count = 50,
+    as_json: options.JsonFlag = False,
+) -> None:
+    """List stored events, oldest first, with what is wrong with them.
+
+    Options:
+        invalid: Only events that no model can learn from.
+        last (N): Only the newest N.
+
+    Example: transcf events list my-model --invalid
+    """
+    with closing(_stored_events(folder, events)) as store:
+        from transcf.serving.events import invalid_reason
+
+        stored, now = store.after(0), time.time()
+    known = _current_model(folder).learned_.known
+    columns = ("number", "user", "item", "time", "rating", "key")
+    rows = [
+        {name: getattr(event, name) for name in columns}
+        | {"invalid": invalid_reason(event, known.users, known.items, now)}
+        for event in stored
+    ]
+    rows = [row for row in rows if row["invalid"] or not invalid]
+    shown = rows[-last:]
+    if as_json:
+        output.print_json(shown)
+        return
+    title = f"{len(shown):,} of {len(rows):,} events"
+    cells = [[str(cell) for cell in row.values()] for row in shown]
+    output.print_table(title, (*columns, "invalid"), cells)
+
+
+@events.command()
+def delete(
+    folder: options.ModelDir,
+    numbers: Annotated[list[int], typer.Argument(metavar="NUMBER...", help="Event numbers.")],
+    events: _Events = None,
+) -> None:
+    """Delete events by number. A running service forgets them.
+
+    Example: transcf events delete my-model 17 18
+    """
+    with closing(_stored_events(folder, events)) as store:
+        there = {event.number for event in store.after(0)}
+        missing = [number for number in numbers if number not in there]
+        if missing:
+            raise ParameterError(f"There is no event {missing[0]}: nothing was deleted.")
+        deleted = store.delete(numbers)
+    output.print_facts("Deleted events", {"deleted": deleted})
+
+
+@events.command()
+def prune(
+    folder: options.ModelDir,
+    days: Annotated[float, typer.Argument(min=0, help="Age in days.")],
+    events: _Events = None,
+) -> None:
+    """Delete events older than DAYS that the served version has learned from.
+
+    A later refresh does not see them unless its --data has them.
+
+    Example: transcf events prune my-model 90
+    """
+    report = _current_model(folder).report_
+    with closing(_stored_events(folder, events)) as store:
+        from transcf.serving.model_version import EVENTS_AFTER
+
+        older_than = time.time() - 86_400 * days
+        deleted = store.delete_learned(report.get(EVENTS_AFTER, 0), older_than)
+    output.print_facts("Deleted events", {"deleted": deleted})

@@ -10,30 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from transcf.cli import options, output
 from transcf.cli.analyze import print_analyses
-from transcf.cli.options import (
-    JsonFlag,
-    OutFiles,
-    Workers,
-    command_line,
-    jobs_and_cluster,
-    open_store,
-    shared_options,
-    split_names,
-)
-from transcf.cli.output import (
-    check_folder,
-    check_outputs,
-    note,
-    print_facts,
-    print_json,
-    print_result,
-    print_table,
-    show_steps,
-    write_outputs,
-)
 from transcf.errors import ParameterError
-from transcf.interrupts import INTERRUPTED, advise
+from transcf.interrupts import advise
 
 if TYPE_CHECKING:
     from transcf.experiments.results import Comparison, Results
@@ -45,20 +25,27 @@ _Datasets: TypeAlias = Annotated[
 _Models: TypeAlias = Annotated[
     str | None, typer.Option(help="Only these of its models, by the names in its table.")
 ]
+_OutFiles: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="Write results: FILE.json, a report FILE.html or FILE.md, or a folder for all three; "
+        "repeatable.",
+        show_default=False,
+    ),
+]
 
 
-@shared_options
 def study(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(help="Name of a study, or a TOML file.", show_default=False)
-    ] = None,
+    name: options.Argument[str | None] = None,
     datasets: _Datasets = None,
     models: _Models = None,
     *,
-    workers: Workers = None,
-    out: OutFiles = None,
-    as_json: JsonFlag = False,
+    workers: options.Workers = None,
+    out: _OutFiles = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Run a study of several datasets, models and seeds.
 
@@ -67,6 +54,9 @@ def study(
     interrupted, and several processes (--workers) share the work; they need access to the folder of
     `transcf --store`.
 
+    Options:
+        name: Name of a study, or a TOML file.
+
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
     from transcf.experiments.study import load_study
@@ -74,46 +64,26 @@ def study(
     if name is None:
         _print_studies(as_json)
         return
-    plan = load_study(name).only(split_names(datasets), split_names(models))
+    plan = load_study(name).only(options.split_names(datasets), options.split_names(models))
     if not any(plan.under(protocol, data) for data, protocol in plan.tables()):
         raise ParameterError(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
-    _run(plan, name, command_line(context), workers, out or [], as_json)
+    _run(plan, name, options.command_line(context), workers, out or [], as_json)
 
 
-@shared_options
 def reproduce(
     context: typer.Context,
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="performance, regularizers, ablations, analysis of the translation vectors, or "
-            "all of them.",
-            show_default=False,
-        ),
-    ],
+    table: options.Argument[str],
     datasets: _Datasets = None,
     models: _Models = None,
-    budget: Annotated[
-        str,
-        typer.Option(
-            help="preset (1 setting of each model, 2 seeds), quick (4 and 2), medium (12 and 5) or "
-            "full (30 and 5)."
-        ),
-    ] = "full",
-    protocols: Annotated[
-        str | None,
-        typer.Option(
-            help="Protocols separated by commas, such as paper,leave-last-out; by default those of "
-            "the study."
-        ),
-    ] = None,
+    budget: str = "full",
+    protocols: str | None = None,
     *,
-    workers: Workers = None,
-    out: OutFiles = None,
-    as_json: JsonFlag = False,
+    workers: options.Workers = None,
+    out: _OutFiles = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Compute the tables of the TransCF paper.
 
@@ -125,25 +95,33 @@ def reproduce(
     models are kept, so that the same command continues. `all` takes --budget, --protocols and --out
     FOLDER, which gets a JSON file of each table and those of the analyses.
 
+    Options:
+        table: performance, regularizers, ablations, analysis of the translation vectors, or all of
+            them.
+        budget: preset (1 setting of each model, 2 seeds), quick (4 and 2), medium (12 and 5) or
+            full (30 and 5).
+        protocols: Protocols separated by commas, such as paper,leave-last-out; by default those of
+            the study.
+
     Example: transcf reproduce performance --datasets delicious --budget quick
     """
     from transcf.paper.reproduction import TABLES, load_table, with_shape
 
-    folder, selected = (out[0] if out else None), split_names(datasets)
+    folder, selected = (out[0] if out else None), options.split_names(datasets)
     if table == "all":
         if datasets or models or as_json or folder is None or folder.suffix:
             raise ParameterError(
                 "`reproduce all` takes no --datasets, --models and --json: name a folder for all "
                 "results (--out FOLDER)."
             )
-        check_folder(folder)
+        output.check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         files = {name: [folder / f"reproduce-{name}.json"] for name in TABLES}
     else:
         files = {} if table == "analysis" else {table: out or []}
-    command = command_line(context)
+    command = options.command_line(context)
     for name, paths in files.items():
-        only = {"models": split_names(models), "protocols": split_names(protocols)}
+        only = {"models": options.split_names(models), "protocols": options.split_names(protocols)}
         plan = load_table(name, budget, datasets=selected, **only)
         shape = partial(with_shape, plan)
         _run(plan, f"reproduce-{name}", command, workers, paths, as_json, shape, budget=budget)
@@ -169,15 +147,18 @@ def _run(
     from transcf.experiments.study import run_study
     from transcf.experiments.workers import shared_work
 
-    check_outputs(out)
-    store = open_store()
+    output.check_outputs(out)
+    store = options.open_store()
     if store is not None:
         advise("the same command continues")
     for data, protocol, fits, minutes in plan.expected():
         about = "" if minutes is None else f", about {minutes:,.0f} minutes of processor time"
-        note(f"{data} ({protocol}): at most {fits:,} fits{about}; stored runs are not repeated.")
+        output.note(
+            f"{data} ({protocol}): at most {fits:,} fits{about}; stored runs are not repeated."
+        )
     total = sum(len(plan.under(protocol, data)) for data, protocol in plan.tables())
-    sharing = shared_work(partial(run_study, plan, store=store), store, *jobs_and_cluster(workers))
+    jobs, cluster = options.jobs_and_cluster(workers)
+    sharing = shared_work(partial(run_study, plan, store=store), store, jobs, cluster)
 
     def results(tables: list[Comparison]) -> Results:
         return Results(name, plan.title, plan.metrics, tables, command, more)
@@ -186,19 +167,18 @@ def _run(
         for path in (one for one in out if one.suffix == ".json"):
             results(tables).write(path)
 
-    with show_steps(total, "models") as steps, sharing:
+    with output.show_steps(total, "models") as steps, sharing:
         found = run_study(plan, steps.report, steps.counted, store, keep)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     done = results([completed(comparison) for comparison in found])
     if as_json:
-        print_json(done.to_dict())
+        output.print_json(done.to_dict())
     else:
         _print_results(plan, done)
-    write_outputs(done, out, Path(name).stem)
+    output.write_outputs(done, out, Path(name).stem)
     if any(comparison.is_interrupted for comparison in found):
-        note("interrupted: the same command goes on.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": the same command goes on.")
 
 
 def _print_studies(as_json: bool) -> None:
@@ -206,7 +186,7 @@ def _print_studies(as_json: bool) -> None:
 
     names, example = available_studies(), study_example()
     if as_json:
-        print_json({"studies": names, "format": example})
+        output.print_json({"studies": names, "format": example})
         return
     typer.echo(f"Studies of the library: {', '.join(names)}.\n")
     typer.echo(f"A study of your own is a TOML file:\n\n{example}", nl=False)
@@ -218,37 +198,38 @@ def _print_results(plan: Study, results: Results) -> None:
 
     for comparison in results.tables:
         table = metrics_table(comparison, plan.metrics)
-        print_result(replace(table, title=f"{plan.title}: {table.title}"))
+        output.print_result(replace(table, title=f"{plan.title}: {table.title}"))
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
-            print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
+            output.print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
         if "shape" in comparison.about:
-            print_facts(f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"])
+            output.print_facts(
+                f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"]
+            )
     if (published := published_table(results)) is not None:
-        print_result(published)
+        output.print_result(published)
 
 
 def _reproduce_analysis(
     datasets: list[str] | None, budget: str, out: Path | None, as_json: bool
 ) -> None:
-    """Run the analyses of some datasets, or of all."""
     from transcf.paper.reproduction import PLANS, check_datasets, reproduce
 
     names = check_datasets(PLANS if datasets is None else datasets)
-    check_folder(out)
+    output.check_folder(out)
     if out is not None:
         advise("the same command continues")
     kept = None if out is None else out / "models"
     found = []
-    with show_steps(len(names), "datasets") as steps:
+    with output.show_steps(len(names), "datasets") as steps:
         for name in steps.counted(names):
             done = reproduce(name, budget, models=kept, on_progress=steps.report)
             found.append(done)
             if out is not None:
                 done.write(out)
     if as_json:
-        print_json({"datasets": [each.to_dict() for each in found]})
+        output.print_json({"datasets": [each.to_dict() for each in found]})
         return
     for each in found:
-        print_result(each.table)
+        output.print_result(each.table)
         print_analyses(each.analyses, {})

@@ -1,4 +1,4 @@
-"""`transcf tune`: search for the best settings of a model on validation data."""
+"""`transcf tune` and `transcf auto`: search for settings, or for a model, on validation data."""
 
 from __future__ import annotations
 
@@ -9,46 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import transcf
 from transcf.cli import options, output
-from transcf.interrupts import INTERRUPTED
 
 if TYPE_CHECKING:
-    from transcf.experiments.tune import Tuning
+    from transcf import Tuning
 
 
 def tune(
     data: options.Data,
     model: options.ModelOptions,
-    trials: Annotated[
-        int, typer.Option(min=1, help="Settings to try, those in the database included.")
-    ] = 100,
-    metric: Annotated[
-        str | None,
-        typer.Option(help="Metric to maximize, such as NDCG@10; by default that of the protocol."),
-    ] = None,
+    trials: options.Count = 100,
+    metric: str | None = None,
     protocol: options.Protocol = None,
-    sampler: Annotated[
-        str, typer.Option(help="tpe (learns from earlier trials), random or grid.")
-    ] = "tpe",
-    minutes: Annotated[
-        float | None, typer.Option(help="Start no trial after this many minutes.")
-    ] = None,
-    storage: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Optuna database: a SQLite file, or postgresql://... The same command continues "
-            "the search.",
-        ),
-    ] = "tuning.sqlite",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml|FOLDER",
-            help="File for the best settings, for --config of other commands; or a folder for "
-            "best.toml and Optuna's plots.",
-        ),
-    ] = None,
+    sampler: str = "tpe",
+    minutes: float | None = None,
+    storage: str = "tuning.sqlite",
+    out: Path | None = None,
     *,
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
@@ -62,11 +39,19 @@ def tune(
     --workers, which settings are tried depends on the order in which trials end. Ctrl-C prints the
     best so far and exits with 130; the same command continues.
 
+    Options:
+        trials: Settings to try, those in the database included.
+        metric: Metric to maximize, such as NDCG@10; by default that of the protocol.
+        sampler: tpe (learns from earlier trials), random or grid.
+        minutes: Start no trial after this many minutes.
+        storage (FILE|URL): Optuna database: a SQLite file, or postgresql://... The same command
+            continues the search.
+        out (FILE.toml|FOLDER): File for the best settings, for --config of other commands; or a
+            folder for best.toml and Optuna's plots.
+
     Example: transcf tune events.csv --model bpr --trials 50 --out best.toml
     """
-    from transcf.data.splitters import open_split
     from transcf.experiments.tune import check_plots
-    from transcf.experiments.tune import tune as search
 
     jobs, cluster = options.jobs_and_cluster(workers)
     name, start, params = model.read(data)
@@ -74,10 +59,10 @@ def tune(
     if out is not None and is_folder:
         check_plots(out)
     store = options.open_store()
-    split = open_split(data, protocol, seed=seed, **reading.keywords())
+    split = transcf.open_split(data, protocol, seed=seed, **reading.keywords())
     output.note_reading(split.train)
     with _show_progress(trials) as on_trial:
-        found = search(
+        found = transcf.tune(
             split, name, trials=trials, metric=metric, protocol=protocol, sampler=sampler,
             params=params, start=start, seed=seed, jobs=jobs, cluster=cluster, minutes=minutes,
             storage=storage, dataset=data, store=None if store is None else store.folder,
@@ -93,13 +78,11 @@ def tune(
         written = [found.config().write(out / "best.toml" if is_folder else out)]
         output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
     if found.is_interrupted:
-        output.note("interrupted: the settings tried so far count.")
-        raise typer.Exit(INTERRUPTED)
+        output.end_interrupted(": the settings tried so far count.")
 
 
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
-    """Show the number of trials and the best metric."""
     is_first = True
     with output.show_steps(total, "trials") as steps:
 
@@ -137,3 +120,58 @@ def _print(data: str, found: Tuning) -> None:
         **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
     }
     output.print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)
+
+
+def auto(
+    data: options.Data,
+    out: Path,
+    minutes: float = 10.0,
+    models: Annotated[str | None, typer.Option(show_default=False)] = None,
+    metric: str = "NDCG@10",
+    *,
+    reading: options.ReadingOptions,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    as_json: options.JsonFlag = False,
+) -> None:
+    """Find the best model for DATA within a time limit, and save it.
+
+    Tries models and settings on validation data, the cheapest first, and blends the best ones. The
+    winner is tested on held-out events that no choice has seen, and fitted on all events. Writes
+    OUT, OUT.report.json and OUT.report.md. The same command continues an interrupted search. Ctrl-C
+    saves the best model so far and exits with 130; a second one ends at once.
+
+    Options:
+        out: Folder for the model; the report is put next to it.
+        minutes: Time limit for everything, including the final fit.
+        models: Names of models to try, separated by commas; popularity is added. By default those
+            that suit the data and need no torch.
+        metric: What is compared.
+
+    Example: transcf auto events.csv --minutes 10 --out models/shop
+    """
+    from transcf.experiments.auto_report import report_paths
+
+    store = options.open_store()
+    total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
+    with output.show_steps(total, "seconds") as steps:
+        found = transcf.auto(
+            data,
+            minutes,
+            out,
+            models=options.split_names(models),
+            metric=metric,
+            seed=seed,
+            store=None if store is None else store.folder,
+            overwrite=overwrite,
+            on_progress=lambda seconds, text: steps.reach(int(seconds), text),
+            on_read=output.note_reading,
+            **reading.keywords(),
+        )
+    if as_json:
+        output.print_json(found.report)
+    else:
+        output.print_result(found.table())
+    output.note_written([out, *report_paths(out)])
+    if found.report["interrupted"]:
+        output.end_interrupted(": this is the best model so far; the same command goes on.")

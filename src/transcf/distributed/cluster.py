@@ -1,17 +1,17 @@
-"""`Cluster`, the connection to Ray, and independent tasks for its workers."""
+"""`Cluster`, the connection to Ray, and independent calls in its workers."""
 
 from __future__ import annotations
 
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
+from transcf.errors import ParameterError, UnsupportedError, needs_extra
 from transcf.parallel import thread_count, use_threads
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 #: Attempts to start Ray, which may time out on a busy machine.
 _STARTS = 3
-#: Times that a task is repeated whose worker was lost.
+#: Times that a call is repeated whose worker was lost.
 _RETRIES = 3
-#: Tasks submitted before the first one is done, for each worker.
-_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Cluster:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         for name, value in (("workers", self.workers), ("threads", self.threads or 1)):
             if not isinstance(value, int) or value < 1:
                 raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")
@@ -66,33 +63,6 @@ class Cluster:
 
         return DistributedTraining(self, solver, problem, settings)
 
-    def _connect(self) -> tuple[Session, int]:
-        """Connect with processors for all workers; return the threads of each as well."""
-        threads = self.threads_for(self.workers)
-        return Session(self.address, self.workers * threads), threads
-
-    def map(self, work: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Call `work` with each of the tasks in a worker; results are in their order.
-
-        The task of a lost worker is repeated by another one. All workers must see the same files.
-
-        Example:
-            >>> list(Cluster(workers=2).map(math.sqrt, [(4,), (9,)]))  # doctest: +SKIP
-            [2.0, 3.0]
-        """
-        session, threads = self._connect()
-        with session:
-            ray, submitted = session.ray, list[Any]()
-            remote = ray.remote(num_cpus=threads, max_retries=_RETRIES)(do)
-            for done in range(len(tasks)):
-                more = tasks[len(submitted) : done + _AHEAD * self.workers]
-                submitted += [remote.remote(work, threads, task) for task in more]
-                try:
-                    yield ray.get(submitted[done])
-                except ray.exceptions.RayTaskError as problem:
-                    raise problem.cause from None  # the error of the task, without Ray's traceback
-                submitted[done] = None  # the object store may drop the result
-
     @contextmanager
     def open_workers(self, work: Callable[..., object], *shared: Any) -> Iterator[Workers]:
         """Yield workers that call `work` with shared arguments, followed by those of the call.
@@ -102,8 +72,8 @@ class Cluster:
         """
         from transcf.experiments.workers import Workers
 
-        session, threads = self._connect()
-        with session:
+        threads = self.threads_for(self.workers)
+        with closing(Session(self.address, self.workers * threads)) as session:
             ray = session.ray
             nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
             size = min(self.workers, sum(int(cpus // threads) for cpus in nodes))
@@ -124,6 +94,8 @@ class Cluster:
 
             try:
                 yield Workers(size, submit, (ray.exceptions.RayError,))
+            except ray.exceptions.RayTaskError as problem:
+                raise problem.cause from None  # the error of the call, without Ray's traceback
             finally:
                 for call in calls:
                     with suppress(ray.exceptions.RayError):  # finished ones are left as they are
@@ -135,10 +107,8 @@ class Cluster:
 
 def import_ray() -> Any:
     """Return the library, or raise a `MissingExtraError`."""
-    try:
+    with needs_extra("Training on a cluster", "cluster"):
         import ray
-    except ImportError as problem:
-        raise MissingExtraError("Training on a cluster", "cluster") from problem
     return ray
 
 
@@ -168,14 +138,6 @@ class Session:
                 f"There is no Ray cluster at {address!r} ({problem}): start one there "
                 "(`ray start --head`), or leave the address out."
             ) from problem
-
-    def __enter__(self) -> Self:
-        """Return the open connection."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close it."""
-        self.close()
 
     def close(self) -> None:
         """Disconnect, and end the cluster if it was started here."""
@@ -218,9 +180,7 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
 
 
-def do(
-    work: Callable[..., T], threads: int, task: tuple[Any, ...], more: tuple[Any, ...] = ()
-) -> T:
-    """Call `work(*task, *more)` in a worker with so many threads."""
+def do(work: Callable[..., T], threads: int, shared: Iterable[Any], more: Iterable[Any]) -> T:
+    """Call `work(*shared, *more)` in a worker with so many threads."""
     with use_threads(threads):
-        return work(*task, *more)
+        return work(*shared, *more)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from transcf.errors import MissingExtraError
+from transcf.errors import needs_extra
 from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
@@ -36,10 +36,8 @@ _MESSAGE_TIMEOUT = timedelta(days=7)
 
 def import_gloo() -> Any:
     """Return `torch.distributed`, or raise a `MissingExtraError`."""
-    try:
+    with needs_extra("Training on a cluster", "cluster"):
         import torch.distributed
-    except ImportError as problem:
-        raise MissingExtraError("Training on a cluster", "cluster") from problem
     return torch.distributed
 
 
@@ -197,7 +195,6 @@ class RayCommunicator(Communicator):
         self._sends += self._begin(self._group.send, to, arrays)
 
     def _receive(self, source: int, *arrays: Array) -> list[Any]:
-        """Begin to receive arrays in place."""
         return self._begin(self._group.recv, source, arrays)
 
     def _begin(self, call: Callable[..., T], peer: int, arrays: Sequence[Array]) -> list[T]:

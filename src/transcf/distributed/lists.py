@@ -65,17 +65,18 @@ def recommend_all(
     request = _ListRequest(model, signature, out, part_users, k, exclude_seen)
     runs = _runs(missing, length)
     done = n_parts - len(missing)
-    with ProgressBar("Lists of all users", n_parts, "parts", progress) as bar:
-        for written in cluster.map(_write_parts, [(request, run) for run in runs]):
-            done += written
+    with (
+        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
+        cluster.open_workers(_write_parts, request) as workers,
+    ):
+        for call in [workers.submit(run) for run in runs]:
+            done += call.result()
             bar.show(done)
     _tidy(out)
     return out
 
 
 class _ListRequest(NamedTuple):
-    """What all parts have in common."""
-
     model: Path
     signature: str
     out: Path
@@ -110,7 +111,6 @@ def _run_length(
 
 
 def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:
-    """Divide the numbers of parts into runs of consecutive ones."""
     runs: list[list[int]] = []
     for number in missing:
         if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < longest:

@@ -282,7 +282,6 @@ class DistributedTraining:
         self._session.close()
 
     def _put(self, tensors: Arrays) -> State:
-        """Put tensors into Ray's object store, in parts."""
         put, size = self._session.ray.put, len(self._tasks)
         parts = [
             own_part(tensors, slice(*self._cuts[number : number + 2]), number, size)
@@ -292,7 +291,6 @@ class DistributedTraining:
         return State(tuple(map(put, users)), tuple(map(put, shared)), self._write)
 
     def _write(self, state: State, folder: Path) -> list[PartFile]:
-        """Let every worker write its part of a checkpoint."""
         name = folder.absolute() / f"{PART}{secrets.token_hex(4)}"
 
         def write() -> list[PartFile]:
@@ -307,7 +305,6 @@ class DistributedTraining:
         return self._retry(write, "while they wrote a checkpoint")
 
     def _start(self) -> None:
-        """Start new workers in place of all old ones."""
         self._end()
         ray, n_workers = self._session.ray, len(self._tasks)
         wanted, found = n_workers * self._threads, ray.cluster_resources().get("CPU", 0)

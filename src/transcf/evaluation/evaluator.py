@@ -237,7 +237,6 @@ def _check_leaks(model: Scorer, held_out: Csr, known: Csr, split: Split, subset:
 def _list_metrics(
     model: Scorer, train: Interactions, lists: Rows, lengths: Sequence[int], beyond: bool
 ) -> tuple[dict[str, Floats], dict[str, float]]:
-    """Return metrics of the recommended lists for each user, and for the catalogue."""
     counts, columns = np.bincount(train.item_rows, minlength=train.n_items), dict[str, Floats]()
     n_rankable, n_users = int(model.rankable.sum()), int((train.by_user.counts > 0).sum())
     catalogue = {f"coverage@{n}": coverage(lists, n, n_rankable) for n in lengths}

@@ -331,7 +331,6 @@ def _count_candidates(
 
 
 def _rows(matrix: Csr, part: slice) -> Csr:
-    """Some rows of a matrix, as a matrix."""
     indptr = matrix.indptr[part.start : part.stop + 1]
     return Csr(indptr - indptr[0], matrix.indices[indptr[0] : indptr[-1]], matrix.n_columns)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,7 @@ import polars as pl
 
 from transcf.data.report import counted
 from transcf.errors import EvaluationError, ParameterError, shown
-
-Floats: TypeAlias = npt.NDArray[np.float64]
+from transcf.evaluation.metrics import Floats
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,11 @@ class Evaluation:
     @property
     def metrics(self) -> dict[str, Estimate]:
         """Mean and standard error of every metric."""
-        found = {}
-        for name in self.per_user.columns:
-            if name != "user_id":
-                values = self.per_user[name].to_numpy()
-                found[name] = Estimate(float(values.mean()), _standard_error(values))
-        return found
+        columns = {each.name: each.to_numpy() for each in self.per_user.drop("user_id")}
+        return {
+            name: Estimate(float(values.mean()), _standard_error(values))
+            for name, values in columns.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form, without the figures of single users."""
@@ -104,8 +102,6 @@ def summarize_seeds(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, fl
         single seed) and `se` (standard error over users of the user's mean over seeds: what
         another sample of users would change, however many seeds are run).
     """
-    if not evaluations:
-        raise EvaluationError("There are no evaluations to summarize.")
     check_same_users(evaluations)
     summary = {}
     for name in evaluations[0].metrics:
@@ -121,8 +117,6 @@ def summarize_seeds(evaluations: Sequence[Evaluation]) -> dict[str, dict[str, fl
 
 def average_seeds(evaluations: Sequence[Evaluation], model_name: str) -> Evaluation:
     """Average runs with several seeds, user by user, into one evaluation under a name."""
-    if not evaluations:
-        raise EvaluationError("There are no evaluations to average.")
     check_same_users(evaluations)
     first, n = evaluations[0], len(evaluations)
     tables = [e.per_user.drop("user_id") for e in evaluations]
@@ -133,6 +127,8 @@ def average_seeds(evaluations: Sequence[Evaluation], model_name: str) -> Evaluat
 
 def check_same_users(evaluations: Sequence[Evaluation]) -> None:
     """Raise unless all evaluations are of the same users, in the same order, by one protocol."""
+    if not evaluations:
+        raise EvaluationError("There are no evaluations to summarize.")
     first, rules = evaluations[0], attrgetter("protocol", "subset", "ties")
     for other in evaluations[1:]:
         same_users = first.per_user["user_id"].equals(other.per_user["user_id"])
@@ -167,6 +163,10 @@ _DRAWS_AT_ONCE = 4_000_000
 _COST_OF_A_KIND = 10
 #: What means of equal figures may differ by.
 _SLACK = 1e-12
+_TEST_COLUMNS = (
+    "model_a", "model_b", "metric", "users", "mean_a", "mean_b", "difference", "ci_low", "ci_high",
+    "p_bootstrap", "p_wilcoxon",
+)  # fmt: skip
 
 
 def paired_tests(
@@ -212,24 +212,11 @@ def paired_tests(
     lines = []
     for a, b in combinations(range(len(results)), 2):
         differences = columns[a] - columns[b]
-        difference = float(differences.mean())
-        low, high, p_bootstrap = bootstrap(drawn[:, a] - drawn[:, b], difference, confidence)
-        lines.append(
-            {
-                "model_a": names[a],
-                "model_b": names[b],
-                "metric": metric,
-                "users": len(differences),
-                "mean_a": float(means[a]),
-                "mean_b": float(means[b]),
-                "difference": difference,
-                "ci_low": low,
-                "ci_high": high,
-                "p_bootstrap": p_bootstrap,
-                "p_wilcoxon": _wilcoxon(differences),
-            }
-        )
-    table = pl.DataFrame(lines)
+        mean = float(differences.mean())
+        interval_and_p = bootstrap(drawn[:, a] - drawn[:, b], mean, confidence)
+        about = (names[a], names[b], metric, len(differences), float(means[a]), float(means[b]))
+        lines.append((*about, mean, *interval_and_p, _wilcoxon(differences)))
+    table = pl.DataFrame(lines, _TEST_COLUMNS, orient="row")
     return table.with_columns(
         pl.Series("p_bootstrap_holm", holm(table["p_bootstrap"].to_numpy())),
         pl.Series("p_holm", holm(table["p_wilcoxon"].to_numpy())),

@@ -24,13 +24,7 @@ import polars as pl
 
 from transcf.data.atomic import atomic_write_dir, check_free
 from transcf.data.files import path_of
-from transcf.errors import (
-    DataError,
-    EvaluationError,
-    MissingExtraError,
-    NotFittedError,
-    ParameterError,
-)
+from transcf.errors import DataError, EvaluationError, NotFittedError, ParameterError, needs_extra
 from transcf.retrieval.sums import SumForm
 
 #: Rows of a table that are written at a time; users with a vector for each past item have many.
@@ -64,21 +58,19 @@ def export_parquet(model: Any, folder: str | Path) -> Exported:
     """
     vectors = Vectors(model)
     with _export_folder(folder, "parquet", vectors) as place:
-        pl.concat(list(vectors.user_tables())).write_parquet(place / "users.parquet")
-        pl.concat(list(vectors.item_tables())).write_parquet(place / "items.parquet")
+        for name, pieces in vectors.tables().items():
+            pl.concat(list(pieces)).write_parquet(place / f"{name}.parquet")
     return vectors.summary(folder)
 
 
 def export_lancedb(model: Any, folder: str | Path) -> Exported:
     """Write a LanceDB database with the tables of `export_parquet`; search by distance "dot"."""
-    try:
+    with needs_extra("Exporting to LanceDB", "lancedb"):
         import lancedb
-    except ImportError as error:
-        raise MissingExtraError("Exporting to LanceDB", "lancedb") from error
     vectors = Vectors(model)
     with _export_folder(folder, "lancedb", vectors) as place:
         store = lancedb.connect(str(place))
-        for name, pieces in (("users", vectors.user_tables()), ("items", vectors.item_tables())):
+        for name, pieces in vectors.tables().items():
             first = next(pieces).to_arrow()
             table = store.create_table(name, first)
             for piece in pieces:
@@ -107,13 +99,8 @@ def export_pgvector(model: Any, url: str) -> Exported:
     """Write the tables `transcf_users` and `transcf_items` to PostgreSQL, in one transaction.
 
     They have the columns of `export_parquet`; ids are bigint or text. Tables of an earlier export
-    are replaced at the end, and can be read until then. The database must have pgvector, or allow
-    to create the extension; an HNSW index on the vectors of items makes searches faster, but
-    approximate.
-
-    Args:
-        model: A fitted model whose score is an inner product, or a sum over several.
-        url: Address of the database: `postgresql://user:password@host/database`.
+    are replaced at the end. The database must have pgvector, or allow to create the extension; an
+    HNSW index on the vectors of items makes searches faster, but approximate.
 
     The best ten items of a user are then::
 
@@ -125,12 +112,11 @@ def export_pgvector(model: Any, url: str) -> Exported:
         SELECT item_id FROM transcf_items AS i, transcf_users AS u WHERE user_id = 'ann'
         GROUP BY item_id ORDER BY sum(exp(u.constant - (u.vector <#> i.vector))) DESC LIMIT 10
     """
-    try:
+    with needs_extra("Exporting to PostgreSQL", "pgvector"):
         import psycopg
         from pgvector.psycopg import register_vector
-    except ImportError as error:
-        raise MissingExtraError("Exporting to PostgreSQL", "pgvector") from error
     vectors = Vectors(model)
+    tables = vectors.tables()
     try:
         psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.ProgrammingError:  # not shown: the url may contain a password
@@ -141,7 +127,6 @@ def export_pgvector(model: Any, url: str) -> Exported:
         with psycopg.connect(url) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             register_vector(connection)
-            tables = {"users": vectors.user_tables(), "items": vectors.item_tables()}
             for side, pieces in tables.items():
                 _fill(connection, f"transcf_{side}_new", pieces)
             for side in tables:
@@ -173,35 +158,37 @@ class Vectors:
         """Return the summary of an export."""
         return Exported(str(target), len(self.user_rows), len(self.item_rows), self.width)
 
+    def tables(self) -> dict[str, Iterator[pl.DataFrame]]:
+        """Return both tables in pieces."""
+        return {"users": self.user_tables(), "items": self.item_tables()}
+
     def user_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `user_id, vector, constant`, with `past_item_id` in sums."""
         users, form = self.model.users_, self.form
         for rows in _pieces(self.user_rows, PIECE_OF_SUMS if isinstance(form, SumForm) else PIECE):
             if isinstance(form, SumForm):
-                queries = form.of_users(rows)
-                owners = users.ids(np.repeat(rows, np.diff(queries.starts)))
-                ids = {"user_id": owners, "past_item_id": self.model.items_.ids(queries.items)}
-                yield self._table(ids, queries.vectors, queries.constants)
+                found = form.of_users(rows)
+                rows = np.repeat(rows, np.diff(found.starts))
+                past = {"past_item_id": self.model.items_.ids(found.items)}
+                vectors, constants = found.vectors, found.constants
             else:
-                yield self._table({"user_id": users.ids(rows)}, *form.of_users(rows))
+                past, (vectors, constants) = {}, form.of_users(rows)
+            yield self._table(user_id=users.ids(rows), **past, vector=vectors, constant=constants)
 
     def item_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `item_id, vector`."""
         for rows in _pieces(self.item_rows, PIECE):
-            ids = {"item_id": self.model.items_.ids(rows)}
-            yield self._table(ids, self.form.item_vectors[rows])
+            ids = self.model.items_.ids(rows)
+            yield self._table(item_id=ids, vector=self.form.item_vectors[rows])
 
-    def _table(
-        self, ids: dict[str, pl.Series], vectors: Any, constants: Any = None
-    ) -> pl.DataFrame:
-        if not (np.isfinite(vectors).all() and (constants is None or np.isfinite(constants).all())):
+    def _table(self, **columns: Any) -> pl.DataFrame:
+        numbers = [column for column in columns.values() if isinstance(column, np.ndarray)]
+        if not all(np.isfinite(column).all() for column in numbers):
             raise EvaluationError(
                 f"{self.model.name} has NaN or infinite entries in its vectors and is not "
                 "exported: check that its training converged."
             )
-        column = pl.Series(vectors, dtype=pl.Array(pl.Float32, vectors.shape[1]))
-        table = pl.DataFrame({**ids, "vector": column})
-        return table if constants is None else table.with_columns(constant=pl.Series(constants))
+        return pl.DataFrame(columns, schema_overrides={"vector": pl.Array(pl.Float32, self.width)})
 
 
 def _pieces(rows: Any, length: int) -> Iterator[Any]:

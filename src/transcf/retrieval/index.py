@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,13 +26,7 @@ from transcf.data.files import path_of
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.data.report import counted
-from transcf.errors import (
-    EvaluationError,
-    MissingExtraError,
-    ModelFileError,
-    ParameterError,
-    shown,
-)
+from transcf.errors import EvaluationError, ModelFileError, ParameterError, needs_extra, shown
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
 from transcf.parallel import parallel_for, thread_count
@@ -73,10 +68,8 @@ class SearchResult:
 
 def faiss_library() -> ModuleType:
     """Return faiss, with as many threads as kernels use."""
-    try:
+    with needs_extra("An approximate index", "index"):
         import faiss
-    except ImportError as error:
-        raise MissingExtraError("An approximate index", "index") from error
     faiss.omp_set_num_threads(thread_count())
     return faiss  # type: ignore[no-any-return, unused-ignore]
 
@@ -254,13 +247,15 @@ class ItemIndex:
             faiss.deserialize_index(lists) if len(lists) else None,
         )
 
+    @cached_property
     def _mask(self) -> Mask:
+        """(n_items,) the items that can be found."""
         mask = np.zeros(len(self.item_vectors), dtype=bool)
         mask[self.rows] = True
         return mask
 
     def _exact(self, form: LinearForm) -> FormView:
-        return FormView("index", self._mask(), form)
+        return FormView("index", self._mask, form)
 
     def _seen_counts(self, n: int, seen: Csr | None) -> npt.NDArray[np.int64]:
         """(n,) how many of the items that can be found each user has seen."""
@@ -271,7 +266,7 @@ class ItemIndex:
                 f"seen has {counted(seen.n_rows, 'row')} for {counted(n, 'user')}: give one row "
                 "for each user."
             )
-        before = np.concatenate([[0], np.cumsum(self._mask()[seen.indices])])
+        before = np.concatenate([[0], np.cumsum(self._mask[seen.indices])])
         return np.diff(before[seen.indptr])
 
     def _candidates(
@@ -289,7 +284,8 @@ class ItemIndex:
         items = self.rows[places]  # -1 means not found: any item, ranked last
         absent = places < 0
         if seen is not None:
-            absent |= _contains(seen, users, items)
+            rows = zip(users, items, strict=True)
+            absent |= np.stack([np.isin(some, seen.row(user)) for user, some in rows])
         scores = np.empty(items.shape, dtype=np.float32)
 
         def score(first: int, end: int) -> None:
@@ -348,17 +344,6 @@ def _projected(form: LinearForm, rows: Rows) -> tuple[Scores, Scores]:
         some = form.item_vectors[rows[first : first + _SAMPLE]]
         points.append((some - mean.astype(np.float32)) @ item_map)
     return ((axes / spread) @ kept).astype(np.float32), np.concatenate(points)
-
-
-def _contains(listed: Csr, users: Rows, items: Rows) -> Mask:
-    """(n, m) which items are in the row of their user."""
-    hits = np.zeros(items.shape, dtype=bool)
-    for place, user in enumerate(users):
-        row = listed.row(user)
-        if len(row):
-            spots = np.minimum(np.searchsorted(row, items[place]), len(row) - 1)
-            hits[place] = row[spots] == items[place]
-    return hits
 
 
 def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
