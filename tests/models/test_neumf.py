@@ -126,12 +126,12 @@ def test_joining_averages_the_logits_of_both_parts(log: Interactions) -> None:
         user, item = network.users(users), network.items(items[:, 0])
         expected = torch.stack(network.logits(user, item)).mean(dim=0).numpy()
     before = stored_weights(settings, training.tensors())
-    assert network.has_changed(3)
+    assert network.prepare(3)
     after = stored_weights(settings, training.tensors())
     for state in (before, after):
         found = logits("neumf", 3, user.numpy(), item.numpy(), state)
         np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert not network.has_changed(3)
+    assert not network.prepare(3)
 
 
 def test_pretraining_is_training_each_part_alone(log: Interactions) -> None:

@@ -39,11 +39,12 @@ class FISMRates(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """Users in the order of an epoch, and their positives as places among their items."""
+    """Users in the order of an epoch, and their samples."""
 
     users: Array
-    starts: Array  # where those of each user start, (n + 1,) int64
-    places: Array  # int32
+    positives: Array  # how many of each
+    starts: Array  # where they start, in [0, 1)
+    weights: Array  # those of all events, or empty if all are equal
 
 
 @inlined
@@ -55,6 +56,29 @@ def draw_unseen(rows: Array, active: Array, state: np.uint64) -> tuple[np.uint64
         place = first_from(rows, 0, len(rows), item)
         if place == len(rows) or rows[place] != item:
             return state, item
+
+
+@compiled
+def choose_positives(weights: Array, count: int, start: float, places: Array) -> None:
+    """Choose positives among a user's `count` items in turn, or evenly on a line of the weights."""
+    if len(weights) == 0:
+        for n in range(len(places)):
+            places[n] = (int(start * count) + n) % count
+        return
+    length = np.float64(0)
+    for weight in weights:
+        length += weight
+    step, point = length / len(places), start * length
+    place, end = 0, np.float64(weights[0])
+    for n in range(len(places)):
+        while point >= end and place < count - 1:
+            place += 1
+            end += weights[place]
+        places[n] = place
+        point += step
+        if point >= length:
+            point -= length
+            place, end = 0, np.float64(weights[0])
 
 
 @inlined
@@ -154,20 +178,22 @@ def _visit(
 @compiled
 def run_epoch(
     rates: FISMRates, vectors: FISMVectors, dim: int, indptr: Array, indices: Array, active: Array,
-    visits: Visits, scales: Array, seed: int, epoch: int,
+    visits: Visits, places: Array, scales: Array, seed: int, epoch: int,
 ) -> float:  # fmt: skip
     """Let every user of an epoch learn in turn; returns the sum of the losses.
 
     Items by user are ascending (int64 `indptr`, int32 `indices`). Every user lacks one of the
-    `active` items (int32). `scales` has the scale of a history by its length, (longest + 1,), in
-    the type of the vectors.
+    `active` items (int32). `places` is memory for the positives of any user (int32), and `scales`
+    has the scale of a history by its length, (longest + 1,), in the type of the vectors.
     """
     loss, one = 0.0, scales.dtype.type(1)
     working = np.zeros(4 * dim, scales.dtype)
     for v in range(len(visits.users)):
         user = visits.users[v]
-        rows = indices[indptr[user] : indptr[user + 1]]
-        chosen = visits.places[visits.starts[v] : visits.starts[v + 1]]
+        begin, end = indptr[user], indptr[user + 1]
+        rows, chosen = indices[begin:end], places[: visits.positives[v]]
+        own = visits.weights[begin:end] if len(visits.weights) > 0 else visits.weights
+        choose_positives(own, end - begin, visits.starts[v], chosen)
         clear(working, 0, 2 * dim)
         for item in rows:
             add_scaled(working, 0, vectors.history, dim * item, dim, one)

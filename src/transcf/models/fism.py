@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr, Histories, offsets
+from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays, checked
@@ -175,40 +175,26 @@ class Training:
             negatives=settings.negatives,
             pairwise=settings.loss == "auc",
         )
+        places = np.empty(visits.positives.max(initial=0), np.int32)
         loss = run_epoch(
             rates, vectors, self._width, by_user.indptr, by_user.indices, self._active, visits,
-            scales, settings.random_state, number,
+            places, scales, settings.random_state, number,
         )  # fmt: skip
-        samples = len(visits.places) * (settings.negatives + (settings.loss == "rmse"))
+        samples = int(visits.positives.sum()) * (settings.negatives + (settings.loss == "rmse"))
         return EpochStats(loss / max(1, samples), samples)
 
     def visits(self, number: int) -> Visits:
-        """Return the users of an epoch in random order, each with its positives.
-
-        They are a user's items in turn, or evenly spread on a line of the weights of the events.
-        """
-        settings, weights, by_user = self._settings, self._weights, self._by_user
+        """Return the users of an epoch in random order, each with its number of positives."""
+        settings, weights = self._settings, self._weights
         users = deal_items(self._users, settings.random_state, number)
-        each, rng = (
-            settings.samples_per_user,
-            np.random.default_rng((settings.random_state, number)),
-        )
-        own = by_user.counts[users]
-        many = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
-        if not weights.is_even:
-            expected = many * weights.of_users[users]  # a fraction is the chance of one more
-            many = np.floor(expected + rng.random(len(users))).astype(np.int64)
-        first, starts = rng.random(len(users)), offsets(many)
-        of_user = np.repeat(np.arange(len(users)), many)
-        nth, first, own = np.arange(len(of_user)) - starts[of_user], first[of_user], own[of_user]
+        own, each = self._by_user.counts[users], settings.samples_per_user
+        rng = np.random.default_rng((settings.random_state, number))
+        positives = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
         if weights.is_even:
-            places = ((first * own).astype(np.int64) + nth) % own
-        else:
-            line = np.append(0.0, np.cumsum(weights.within_users, dtype=np.float64))
-            begin = by_user.indptr[users][of_user]
-            points = (first + nth / many[of_user]) % 1 * (line[begin + own] - line[begin])
-            places = np.searchsorted(line, line[begin] + points, side="right") - 1 - begin
-        return Visits(users, starts, np.clip(places, 0, own - 1).astype(np.int32))
+            return Visits(users, positives, rng.random(len(users)), np.empty(0, np.float32))
+        expected = positives * weights.of_users[users]  # a fraction is the chance of one more
+        positives = np.floor(expected + rng.random(len(users))).astype(np.int64)
+        return Visits(users, positives, rng.random(len(users)), weights.within_users)
 
     def tensors(self) -> Arrays:
         """Return p, q and the biases, without padding."""

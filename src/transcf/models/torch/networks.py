@@ -72,7 +72,7 @@ class Network(nn.Module):
         drawn = self.unseen.draw(self.event_users[events], self.negatives, rng)
         return np.hstack([self.by_user.indices[events, None], drawn])
 
-    def has_changed(self, epoch: int) -> bool:
+    def prepare(self, epoch: int) -> bool:
         """Prepare an epoch; return whether weights have changed and the optimizer starts again."""
         return False
 
@@ -176,8 +176,8 @@ class NeuMFNetwork(Network):
             found.append(self.mlp_head(x)[..., 0])
         return found
 
-    def has_changed(self, epoch: int) -> bool:
-        """After pretraining, make one model of two parts, whose logit is the mean of theirs."""
+    def prepare(self, epoch: int) -> bool:
+        """After pretraining, make one model of both parts, whose logit is the mean of theirs."""
         if self.joined or epoch <= self.settings.pretrain:
             return False
         with torch.no_grad():
@@ -393,7 +393,7 @@ class AdamTraining:
     def run_epoch(self, number: int) -> EpochStats:
         """Train on the minibatches of an epoch; the loss is the mean over interactions."""
         network = self.network
-        if network.has_changed(number):
+        if network.prepare(number):
             self._adam = self._new_adam()
         total, samples = torch.zeros((), device=self._device), 0
         # Dropout depends on the epoch, not on those before: a run can be resumed.
