@@ -1,8 +1,8 @@
 """`Recommender`, the base class of all models.
 
-A model class names its parameters (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`
-and makes a fitted scorer from stored arrays in `_restore`. This module handles parameters, fitting,
-queries by id (`tables` builds what they return) and files.
+A model class names its parameters (`__init__ = init_from_params(BPRSettings)`, see `params`),
+learns in `_learn` and makes a fitted scorer from stored arrays in `_restore`. This module handles
+fitting and queries by id (`tables` builds what they return); `registry` makes models of files.
 """
 
 from __future__ import annotations
