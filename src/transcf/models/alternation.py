@@ -53,10 +53,6 @@ class ALSObjective:
     user_ridges: Array  # (n_users,)
     item_ridges: Array  # (n_items,)
 
-    def part(self, users: slice) -> Self:
-        """Return the objective of some users and all items."""
-        return replace(self, user_ridges=self.user_ridges[users])
-
     def user_side(
         self, by_user: Csr, width: int, dtype: npt.DTypeLike, weights: Array = EVEN
     ) -> Side:
@@ -110,13 +106,13 @@ class ALSProblem:
 
     def part(self, first: int, end: int) -> Self:
         """Return the users first..end-1, and about as large a share of the items."""
-        users, items = slice(first, end), slice(self._items_beside(first), self._items_beside(end))
+        users, items = slice(first, end), slice(self._items_before(first), self._items_before(end))
         by_user, user_weights = _rows(self.by_user, self.weights[0], users)
         by_item, item_weights = _rows(self.by_item, self.weights[1], items)
-        goal, weights = self.objective.part(users), (user_weights, item_weights)
-        return type(self)(by_user, by_item, goal, weights, items.start)
+        goal = replace(self.objective, user_ridges=self.objective.user_ridges[users])
+        return type(self)(by_user, by_item, goal, (user_weights, item_weights), items.start)
 
-    def _items_beside(self, user: int) -> int:
+    def _items_before(self, user: int) -> int:
         """Return the number of items with as many interactions as the users before one."""
         if user == self.by_user.n_rows:
             return self.by_item.n_rows

@@ -1,8 +1,8 @@
 """`Recommender`, the base class of all models.
 
-A model class names its parameters (`__init__ = init_from_params(BPRSettings)`), learns in `_learn`
-and makes a fitted scorer from stored arrays in `_restore`. This module handles parameters, fitting,
-queries by id (`tables` builds what they return) and files.
+A model class names its parameters (`__init__ = init_from_params(BPRSettings)`, see `params`),
+learns in `_learn` and makes a fitted scorer from stored arrays in `_restore`. This module handles
+fitting and queries by id (`tables` builds what they return); `registry` makes models of files.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from transcf.models.params import (
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
-    ManualTrend,
     WithItemOffsets,
     is_automatic,
+    manual_trend,
     restored,
     trend_of,
     with_trend,
@@ -268,7 +268,7 @@ class Recommender(Configurable[S], Scorer, ABC):
             self.name, train, known, settings, validation, options,
             last_epoch=last_epoch,
             before=before,
-            manual_trend=ManualTrend.of(train, self.settings),
+            add_manual_trend=manual_trend(train, self.settings),
             divergence_hint=self._divergence_hint,
         )  # fmt: skip
         try:

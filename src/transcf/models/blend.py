@@ -75,7 +75,6 @@ class Part:
         return create(self.name, **{**seed, **self.params})
 
     def __str__(self) -> str:
-        """Return the part as `read_parts` reads it."""
         values = ", ".join(f"{key}={value!r}" for key, value in self.params.items())
         return f"{self.name}({values})" if values else self.name
 
@@ -183,8 +182,7 @@ class Blend(Recommender[BlendSettings]):
     _revision: ClassVar[int] = 3
 
     def _chooses(self, timed: bool) -> bool:
-        """Return True: weights are chosen on validation data."""
-        return True
+        return True  # the weights
 
     @classmethod
     def of(cls, models: Sequence[Recommender[Any]], validation: Held = None) -> Self:

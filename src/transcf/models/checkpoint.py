@@ -130,7 +130,6 @@ class CheckpointFile:
         return Checkpoint(history, current, best)
 
     def _joined(self, parts: Sequence[PartFile]) -> Arrays:
-        """Read part files and join their rows."""
         found: dict[str, list[npt.NDArray[Any]]] = {}
         for part in parts:
             try:

@@ -199,14 +199,12 @@ class Explanation:
         return shown
 
     def _repr_html_(self) -> str:
-        """Show it as a table in notebooks."""
         from transcf.tables import Table
 
         notes = (self.sentence, self.reading, *self.notes)
         return Table(self.title, ("past item", "share", "effect"), self.rows, notes)._repr_html_()
 
     def __str__(self) -> str:
-        """Format it in a few lines."""
         widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
         table = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in self.rows]
         return "\n".join([self.title, self.sentence, *table, self.reading, *self.notes])

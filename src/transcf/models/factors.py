@@ -132,24 +132,20 @@ class Factors(FittedScorer):
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the position of a new user."""
         fold: Any = self._fold
-        vector = self._weighted_item(self.items[item].astype(np.float64))
+        vector = self.items[item].astype(np.float64)
         rest = 0.0 if self.bias is None else float(self.bias[item])
         if hasattr(fold, "terms") and self.geometry == "dot":
             return Contributions(history, fold.terms(history, vector), TERM, rest)
         if not hasattr(fold, "changed"):
             return super().contributions(history, item)
         # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.
-        places, average = fold.changed(history), self._weighted_item(self._average_item)
+        places, average = fold.changed(history), self._average_item
         leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)
         return Contributions.of_leads(history, leads, fold.meaning)
 
     @cached_property
     def _average_item(self) -> npt.NDArray[np.float64]:
         return self.known.average_item(self.items)
-
-    def _weighted_item(self, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return what user vectors are multiplied with, (dim,), from an item's vector."""
-        return vector
 
     def position(self, user: int | None, history: Rows) -> Scores | None:
         """Return the vector of a user, or that of a new user."""

@@ -315,11 +315,9 @@ class ItemScores(FittedScorer):
         return {"item_scores": self.item_scores}
 
     def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
         return np.tile(self.item_scores, (len(users), 1))
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
         return self.item_scores[items]
 
     def fold_in(self, histories: Histories) -> Scorer:

@@ -236,7 +236,6 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
 
 
 def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
-    """Return the rule of a type."""
     parts = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
     (plain,) = parts - {NoneType}
     if plain is bool:
@@ -354,7 +353,6 @@ class Configurable(Generic[S]):
 
     @classmethod
     def _rules(cls) -> dict[str, Rule]:
-        """Return what each hyper-parameter allows."""
         return rules_of(cls._settings_class)
 
     @classmethod
@@ -386,7 +384,6 @@ class Configurable(Generic[S]):
         check(type(self).__name__, self.settings)
 
     def __repr__(self) -> str:
-        """Show the class with its hyper-parameters."""
         values = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({values})"
 

@@ -47,7 +47,6 @@ class ProgressBar:
         self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
-        """Draw the bar."""
         if self.is_shown:
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -64,7 +63,6 @@ class ProgressBar:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        """Leave the last state on the screen."""
         if self._progress is not None:
             self._progress.stop()
 

@@ -76,7 +76,6 @@ def model_class(name: str) -> type[Recommender[Any]]:
 
 
 def _find(name: str) -> tuple[str, str]:
-    """Return the class and the variant of a name."""
     if not isinstance(name, str):
         raise ParameterError(
             f"{shown(name)} is no name of a model; there are: {', '.join(available())}."

@@ -29,7 +29,7 @@ from transcf.kernels.compiling import clock, on_compile
 from transcf.models.families import FactorSettings, IterationSettings
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import values_of
-from transcf.models.trend import ManualTrend
+from transcf.models.trend import AddTrend
 from transcf.retrieval.scorer import Scorer
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ class TrainingRun:
     options: FitOptions = field(default_factory=FitOptions)
     last_epoch: int | None = None  # whatever the settings say; None stops where they do
     before: FittedScorer | None = None  # what a refit replaces
-    manual_trend: ManualTrend | None = None  # set by a number; an automatic one is chosen later
+    #: Adds the trend that a number sets; an automatic one is chosen later.
+    add_manual_trend: AddTrend = field(default=lambda learned: learned)
     divergence_hint: str = "learning_rate"  # parameters to lower when training diverges
     judge: Any = None  # returns the validation metric of a scorer; None keeps the last epoch
     report: dict[str, Any] = field(default_factory=dict)  # JSON values only
@@ -234,10 +235,6 @@ class TrainingRun:
             return kind(problem, self.settings)
         return self.options.cluster.spread(kind, problem, self.settings)
 
-    def with_manual_trend(self, learned: FittedScorer) -> FittedScorer:
-        """Add the trend that a number sets to scores, if there is one."""
-        return learned if self.manual_trend is None else self.manual_trend.add_to(learned)
-
     # -- training ------------------------------------------------------------------------------
 
     def run(
@@ -263,7 +260,7 @@ class TrainingRun:
 
         def learned() -> FittedScorer:
             found = snapshot(trainable.tensors(), self.known, self.settings)
-            return self.with_manual_trend(found)
+            return self.add_manual_trend(found)
 
         try:
             store = self._open_checkpoint(trainable)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from transcf.models.training import Held, TrainingRun
     from transcf.retrieval.sums import SumForm
 
+#: Adds a trend to a fitted scorer.
+AddTrend: TypeAlias = Callable[[FittedScorer], FittedScorer]
+
 #: Added to an item's recent events, so that those without any have a logarithm.
 _FLOOR = 0.1
 #: Users whose scores are used to estimate the standard deviation.
@@ -68,37 +71,33 @@ NO_GAIN = "the gain on validation data is not above two standard errors"
 NO_VALIDATION = "there are no validation data to choose it by"
 
 
-@dataclass(frozen=True, eq=False)
-class ManualTrend:
-    """A trend set by a number: `strength` times the `prior` z, (n_items,); 0 without events."""
+def manual_trend(log: Interactions | PartitionedLog, settings: object) -> AddTrend:
+    """Return what adds a trend that is set by a number to scores, or nothing if there is none.
 
-    strength: float
-    prior: Array
+    The number is multiplied by the prior z, which is 0 for items without events.
+    """
+    if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
+        return lambda learned: learned
+    assert isinstance(log, Interactions), "logs in parts are refused before"
+    given = settings.event_weights
+    if log.timestamps is None:
+        raise ParameterError(
+            f"trend={given.trend!r} needs timestamps and the log has none: leave trend out, or "
+            "name their column."
+        )
+    recent = recent_events(log, given.trend_half_life, given.age_in)
+    known, logs = log.by_item.counts > 0, np.log(recent + _FLOOR)
+    prior = np.zeros(log.n_items)
+    spread = logs[known].std()
+    if spread > 0:
+        prior[known] = (logs[known] - logs[known].mean()) / spread
 
-    @classmethod
-    def of(cls, log: Interactions | PartitionedLog, settings: object) -> ManualTrend | None:
-        """Compute the prior of a log with times; None unless a number sets the trend."""
-        if not isinstance(settings, WeightSettings) or not settings.event_weights.trend_by_hand:
-            return None
-        assert isinstance(log, Interactions), "logs in parts are refused before"
-        given = settings.event_weights
-        if log.timestamps is None:
-            raise ParameterError(
-                f"trend={given.trend!r} needs timestamps and the log has none: leave trend out, "
-                "or name their column."
-            )
-        recent = recent_events(log, given.trend_half_life, given.age_in)
-        known, logs = log.by_item.counts > 0, np.log(recent + _FLOOR)
-        prior = np.zeros(log.n_items)
-        spread = logs[known].std()
-        if spread > 0:
-            prior[known] = (logs[known] - logs[known].mean()) / spread
-        return cls(given.trend_by_hand, prior)
-
-    def add_to(self, learned: FittedScorer) -> FittedScorer:
-        """Return a scorer with the trend added, in the item bias if there is one."""
-        offset = (self.strength * typical_spread(learned) * self.prior).astype(np.float32)
+    def add(learned: FittedScorer) -> FittedScorer:
+        """Add the trend, in the item bias if there is one."""
+        offset = (given.trend_by_hand * typical_spread(learned) * prior).astype(np.float32)
         return learned.with_bias(offset) or WithItemOffsets(learned, offset)
+
+    return add
 
 
 # -- the automatic trend -----------------------------------------------------------------------
@@ -175,9 +174,8 @@ def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) 
     """
     if is_automatic(run.settings):
         learned, run.report["trend"] = _with_auto_trend(learned, run.log, run.validation, kept)
-    elif run.ending is None:  # snapshots of epochs have it already
-        learned = run.with_manual_trend(learned)
-    return learned
+    # Snapshots of epochs have a manual trend already.
+    return run.add_manual_trend(learned) if run.ending is None else learned
 
 
 def _with_auto_trend(
@@ -186,7 +184,6 @@ def _with_auto_trend(
     validation: Held,
     kept: AutoTrend | None,
 ) -> tuple[FittedScorer, dict[str, Any]]:
-    """Return a scorer with an automatic trend chosen on validation data, and what is reported."""
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
     if log.timestamps is None:
