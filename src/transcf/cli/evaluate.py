@@ -58,11 +58,10 @@ def evaluate(
         config = replace(evaluation.config(), with_validation=False)
         split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
-        dataset, store = data, options.open_store()
-        about, results = {"dataset": data, "model": name}, []
+        dataset, store, results = data, options.open_store(), []
         for number in range(seed, seed + seeds) if candidate.takes_seed else [seed]:
             made = candidate.make(number)
-            results.append(fit_and_evaluate(made, split, config, store, about=about, wait=True))
+            results.append(fit_and_evaluate(made, split, config, store, dataset=data, wait=True))
             if (error := results[-1].error) is not None:
                 raise error
         result = CandidateResult.of(name, results)

@@ -305,7 +305,7 @@ def _test(search: AutoSearch, winner: AutoTrial) -> list[tuple[AutoTrial, RunRes
         if model is None or not search.is_stored(model, test=True):
             model = search.fitted(trial)
         try:
-            result = search.evaluate(model, test=True, is_fitted=True)
+            result = search.evaluate(model, test=True)
         except EvaluationError as error:  # as where all users have all items
             search.untested = str(error)
             return []

@@ -330,7 +330,7 @@ class AutoSearch:
                 return None
             if cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
-        result = self.evaluate(blend, is_fitted=blend.is_fitted)
+        result = self.evaluate(blend)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 
     def _add(self, trial: AutoTrial) -> AutoTrial:
@@ -375,9 +375,7 @@ class AutoSearch:
         key = RunKey.evaluated(model, *self.part(test=test))
         return self.store is not None and self.store.find(key) is not None
 
-    def evaluate(
-        self, model: Recommender[Any], *, test: bool = False, is_fitted: bool = False
-    ) -> RunResult:
+    def evaluate(self, model: Recommender[Any], *, test: bool = False) -> RunResult:
         """Fit and evaluate a model, or take the result from the run cache.
 
         A run that another process is computing is computed here, too: it might take longer than
@@ -394,9 +392,8 @@ class AutoSearch:
                 model,
                 *self.part(test=test),
                 store,
-                is_fitted=is_fitted,
                 start_fit=lambda step: FitOptions(progress=False, on_epoch=on_epoch),
-                about={"dataset": "auto", "model": model.name},
+                dataset="auto",
             )
 
         with warnings.catch_warnings():

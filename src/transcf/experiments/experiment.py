@@ -151,14 +151,9 @@ class Experiment:
 
         def run_seed(seed: int) -> RunResult:
             model = fitted if seed == self.seeds[0] else None
-            return fit_and_evaluate(
-                model or candidate.make(seed, chosen),
-                self.split,
-                self.config,
-                self.store,
-                is_fitted=model is not None,
-                **self._options(candidate, f"seed {seed}", wait),
-            )
+            options = self._options(candidate, f"seed {seed}", wait)
+            model = model or candidate.make(seed, chosen)
+            return fit_and_evaluate(model, self.split, self.config, self.store, **options)
 
         results = _unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
         for found in results:
@@ -182,14 +177,9 @@ class Experiment:
             nonlocal best
             model = candidate.make(seed, choices[number])
             step = f"setting {number + 1} of {total}" + f", seed {seed}" * (seed != first)
-            result = fit_and_validate(
-                model,
-                self.split.train,
-                validation,
-                self.store,
-                max_seconds=self.config.max_seconds,
-                **self._options(candidate, step, wait),
-            )
+            options = self._options(candidate, step, wait)
+            options["max_seconds"] = self.config.max_seconds
+            result = fit_and_validate(model, self.split.train, validation, self.store, **options)
             if seed == first and _metric_of(result) > best[0]:
                 best = _metric_of(result), model if model.is_fitted else None
             return result
@@ -229,8 +219,7 @@ class Experiment:
                 progress=False, on_epoch=lambda epoch: report(f"{text}, epoch {epoch.number}")
             )
 
-        about = {"dataset": self.dataset, "model": canonical_name(candidate.model)}
-        return {"start_fit": start_fit, "about": about, "wait": wait}
+        return {"start_fit": start_fit, "dataset": self.dataset, "wait": wait}
 
 
 def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:

@@ -47,6 +47,7 @@ SERIES = ("#2f8fd0", "#dd6b20", "#14a37f", "#c267a0", "#bf9210", "#7d8fa9")
 BEST, TIED, OTHER, BASELINE = "#14936f", "#6cc5a6", "#7496b3", "#a3abb3"
 
 _MARKERS = "osD^vP"
+_WIDTH = 4.8  # inches; text is readable on a phone
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "transcf",
@@ -220,11 +221,8 @@ def series_color(place: int) -> str:
 
 
 @contextmanager
-def canvas(height: float, width: float = 4.8) -> Iterator[tuple[Figure, Axes]]:
-    """Yield a figure with axes; draw inside the block and call `finish` there.
-
-    Sizes are in inches; the default width keeps text readable on a phone.
-    """
+def canvas(height: float) -> Iterator[tuple[Figure, Axes]]:
+    """Yield a figure with axes, so many inches high; draw in the block and call `finish` there."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -232,7 +230,7 @@ def canvas(height: float, width: float = 4.8) -> Iterator[tuple[Figure, Axes]]:
         raise MissingExtraError("Drawing figures", "plots") from error
     style: Any = _STYLE
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         yield figure, figure.subplots()
 
 
@@ -268,11 +266,6 @@ def bars(
     decimals at the ends of bars.
     """
     errors, points, colors = errors or {}, points or {}, colors or {}
-    for label, values in [*series.items(), *errors.items(), *points.items()]:
-        if len(values) != len(names):
-            raise ParameterError(
-                f"A figure of {len(names)} names has {len(values)} values of {label}: give as many."
-            )
     count = len(series)
     with canvas(0.95 + len(names) * max(0.26, 0.17 * count)) as (figure, axes):
         for group in [group for group in colors if group in (groups or ())]:
@@ -316,10 +309,6 @@ def heat_map(
     digits: int = 4,
 ) -> Drawing:
     """Draw a grid of numbers, one per row and column, with a colour scale; None leaves a gap."""
-    if len(values) != len(rows) or any(len(row) != len(columns) for row in values):
-        raise ParameterError(
-            f"A heat map of {len(rows)} rows and {len(columns)} columns needs as many figures."
-        )
     grid = np.ma.masked_invalid(np.array(values, dtype=np.float64))
     with canvas(0.8 + 0.36 * len(rows)) as (figure, axes):
         colors = axes.pcolormesh(grid, cmap="viridis").to_rgba(grid)

@@ -42,6 +42,7 @@ from transcf.experiments.results import RunResult
 from transcf.experiments.store import Store
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
+from transcf.models.registry import canonical_name
 from transcf.models.training import Epoch, FitOptions
 from transcf.protocols import protocol_named
 
@@ -189,15 +190,14 @@ def fit_and_evaluate(
     config: EvalConfig,
     cache: Store | None = None,
     *,
-    is_fitted: bool = False,
     start_fit: StartFit = lambda step: FitOptions(),
-    about: Mapping[str, str] | None = None,
+    dataset: str = "",
     wait: bool = False,
 ) -> RunResult:
     """Fit a model on the training part, refit it if the protocol says so, and evaluate it once.
 
-    The fit on the training part is left out if `is_fitted`. `start_fit` returns the options of each
-    fit; `about` has names of `dataset` and `model`, for `transcf runs list`.
+    A model that is fitted is not fitted on the training part again. `start_fit` returns the options
+    of each fit; `dataset` is the name of the data in `transcf runs list`.
 
     Returns:
         The result; with an error if the training diverges.
@@ -224,7 +224,7 @@ def fit_and_evaluate(
         # A first fit is needed for what is chosen on validation data, for the validation metric,
         # and where no refit follows. Else the refit is the only fit.
         chooses = model._chooses(split.train.timestamps is not None)
-        if not is_fitted and (config.with_validation or chooses or not config.refits):
+        if not model.is_fitted and (config.with_validation or chooses or not config.refits):
             options = replace(start_fit("fit"), max_seconds=config.max_seconds)
             if config.picks_epochs_on_test and model._has_epochs():
                 recorder = EpochRecorder(split, ties=config.ties, k=config.k, beyond=config.beyond)
@@ -254,7 +254,8 @@ def fit_and_evaluate(
     run = partial(_timed, model, compute, DivergenceError)
     if cache is None:
         return run()
-    return cache.get(RunKey.evaluated(model, split, config), run, about or {}, wait=wait)
+    about = {"dataset": dataset, "model": canonical_name(model.name)}
+    return cache.get(RunKey.evaluated(model, split, config), run, about, wait=wait)
 
 
 def fit_and_validate(
@@ -264,7 +265,7 @@ def fit_and_validate(
     cache: Store | None = None,
     *,
     start_fit: StartFit = lambda step: FitOptions(),
-    about: Mapping[str, str] | None = None,
+    dataset: str = "",
     wait: bool = False,
     max_seconds: float | None = None,
 ) -> RunResult:
@@ -288,7 +289,8 @@ def fit_and_validate(
     if cache is None:
         return run()
     key = RunKey.trial(model, train, validation, max_seconds)
-    return cache.get(key, run, about or {}, wait=wait)
+    about = {"dataset": dataset, "model": canonical_name(model.name)}
+    return cache.get(key, run, about, wait=wait)
 
 
 def fit_for_use(

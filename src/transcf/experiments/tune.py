@@ -229,7 +229,7 @@ class Objective:
                 self.validation,
                 self.store,
                 start_fit=lambda _: options,
-                about={"dataset": self.dataset, "model": self.model},
+                dataset=self.dataset,
                 wait=True,
             )
         except _PrunedError:
