@@ -100,11 +100,7 @@ def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def ranking_task(
-    held_out: Csr,
-    known: Csr,
-    rankable: Mask,
-    trained: Mask,
-    candidates: Candidates | None = None,
+    held_out: Csr, known: Csr, rankable: Mask, trained: Mask, candidates: Candidates | None = None
 ) -> Task:
     """Find what can be ranked: held-out items of trained users, without known ones."""
     n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
