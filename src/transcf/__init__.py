@@ -97,7 +97,8 @@ def __getattr__(name: str) -> Any:
     home = f"models.{_MODELS[name]}" if name in _MODELS else _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'transcf' has no attribute {name!r}")
-    return getattr(import_module(f"transcf.{home}"), name)
+    found = globals()[name] = getattr(import_module(f"transcf.{home}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

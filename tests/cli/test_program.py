@@ -81,6 +81,15 @@ def test_every_command_fits_on_two_screens_and_shows_an_example() -> None:
         assert summaries.get(name.removeprefix("transcf "), "") in lines, name
 
 
+def test_every_argument_and_option_has_help() -> None:
+    def walk(command: Any, name: str) -> Iterator[str]:
+        for below in getattr(command, "list_commands", lambda _: ())(None):
+            yield from walk(command.get_command(None, below), f"{name} {below}")
+        yield from (f"{name} {each.name}" for each in command.params if not each.help)
+
+    assert list(walk(get_command(app), "transcf")) == []
+
+
 def test_no_argument_says_what_to_do_first() -> None:
     done = program()
     assert done.returncode == 0

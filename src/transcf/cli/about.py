@@ -103,10 +103,7 @@ def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     }
 
 
-def doctor(
-    warm_up: bool = False,
-    as_json: options.JsonFlag = False,
-) -> None:
+def doctor(warm_up: bool = False, as_json: options.JsonFlag = False) -> None:
     """Show versions, threads, extras and the data folder.
 
     Options:

@@ -68,10 +68,7 @@ def analyze(
 
 
 def report(
-    folder: options.ModelDir,
-    out: Path,
-    data: str | None = None,
-    as_json: options.JsonFlag = False,
+    folder: options.ModelDir, out: Path, data: str | None = None, as_json: options.JsonFlag = False
 ) -> None:
     """Write a report of a saved model.
 

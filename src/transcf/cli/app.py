@@ -17,9 +17,7 @@ from transcf import __version__
 
 #: Groups of the help page: commands with the first sentence of their help; a test compares both.
 GROUPS = {
-    "Data": {
-        "data": "Inspect, prepare, download and generate event logs.",
-    },
+    "Data": {"data": "Inspect, prepare, download and generate event logs."},
     "Train": {
         "auto": "Find the best model for DATA within a time limit, and save it.",
         "fit": "Fit a model on DATA and save it.",

@@ -324,10 +324,7 @@ class CommandGroup(typer.Typer):
 
     def __init__(self, *, no_args_is_help: bool = True, help: str | None = None) -> None:
         super().__init__(
-            add_completion=False,
-            rich_markup_mode=None,
-            no_args_is_help=no_args_is_help,
-            help=help,
+            add_completion=False, rich_markup_mode=None, no_args_is_help=no_args_is_help, help=help
         )
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:

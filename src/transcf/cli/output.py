@@ -13,7 +13,6 @@ import typer
 
 from transcf.errors import ParameterError, TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
-from transcf.tables import text_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -75,9 +74,17 @@ def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) 
 
 
 def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
-    return f"{cell:.4g}" if isinstance(cell, float) else text_of(cell)
+    return str(cell)
 
 
 def _is_number(text: str) -> bool:

@@ -20,9 +20,7 @@ _SHOWN = 12
 
 @runs.command("list")
 def list_runs(
-    model: str | None = None,
-    dataset: str | None = None,
-    as_json: options.JsonFlag = False,
+    model: str | None = None, dataset: str | None = None, as_json: options.JsonFlag = False
 ) -> None:
     """List stored runs with their validation metric.
 

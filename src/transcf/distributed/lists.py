@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transcf.data.atomic import atomic_write, remove_abandoned
 from transcf.distributed.cluster import Cluster
@@ -62,27 +62,17 @@ def recommend_all(
         return out
     length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
     del learned  # workers have their own
-    request = _ListRequest(model, signature, out, part_users, k, exclude_seen)
-    runs = _runs(missing, length)
+    lists = (model, signature, out, part_users, k, Filters(exclude_seen=exclude_seen))
     done = n_parts - len(missing)
     with (
         ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
-        cluster.open_workers(_write_parts, request) as workers,
+        cluster.open_workers(_write_parts, *lists) as workers,
     ):
-        for call in [workers.submit(run) for run in runs]:
+        for call in [workers.submit(run) for run in _runs(missing, length)]:
             done += call.result()
             bar.show(done)
     _tidy(out)
     return out
-
-
-class _ListRequest(NamedTuple):
-    model: Path
-    signature: str
-    out: Path
-    part_users: int
-    k: int
-    exclude_seen: bool
 
 
 def _place(out: Path, number: int) -> Path:
@@ -149,12 +139,12 @@ def _tidy(out: Path) -> None:
         remove_abandoned(out / workspace.name[1:].rsplit(".", 2)[0])
 
 
-def _write_parts(request: _ListRequest, numbers: Sequence[int]) -> int:
+def _write_parts(
+    model: Path, signature: str, out: Path, size: int, k: int, filters: Filters, run: Sequence[int]
+) -> int:
     """Write some consecutive parts, in a worker, and return how many."""
-    learned, size = _opened(request.model, request.signature), request.part_users
-    files = [_place(request.out, number) for number in numbers]
-    filters = Filters(exclude_seen=request.exclude_seen)
-    write_lists(learned, files, numbers[0] * size, size, request.k, filters)
+    files = [_place(out, number) for number in run]
+    write_lists(_opened(model, signature), files, run[0] * size, size, k, filters)
     return len(files)
 
 

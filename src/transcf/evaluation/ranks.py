@@ -38,7 +38,7 @@ from transcf.errors import EvaluationError, check_word
 from transcf.evaluation.metrics import Counts, Ranks
 from transcf.kernels.evaluation import count_better, count_better_candidates, list_doubts
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.topk import BestLists, Block, Tiles, lists_blocks, not_finite
+from transcf.retrieval.topk import BestLists, Block, Tiles, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 #: Rows, columns and targets of scores that are too close to a target.
@@ -100,11 +100,7 @@ def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def ranking_task(
-    held_out: Csr,
-    known: Csr,
-    rankable: Mask,
-    trained: Mask,
-    candidates: Candidates | None = None,
+    held_out: Csr, known: Csr, rankable: Mask, trained: Mask, candidates: Candidates | None = None
 ) -> Task:
     """Find what can be ranked: held-out items of trained users, without known ones."""
     n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
@@ -233,17 +229,15 @@ def _count_all(
     tiles = Tiles(scorer, scorer.rankable)
     length = min(list_length, tiles.n_columns)
     lists = np.full((len(task.users), length), UNKNOWN, dtype=np.int32)
-    for whole in tiles.blocks(len(task.users)):
-        for part in lists_blocks(whole, length):
-            block = tiles.open(task.users[part])
-            targets = _rows(task.targets, part)
-            own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
-            scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
-            levels = scores[own] - block.constants[targets.entry_rows]
-            best = BestLists(tiles, block, length, task.known)
-            beaten = _Beaten(tiles, block, targets, scores[own], levels, above[own], at_least[own])
-            tiles.scan(block, best.look, beaten.look)
-            best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
+    for part in tiles.blocks(len(task.users), length):
+        block = tiles.open(task.users[part])
+        targets, own = _rows(task.targets, part)
+        scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
+        levels = scores[own] - block.constants[targets.entry_rows]
+        best = BestLists(tiles, block, length, task.known)
+        beaten = _Beaten(tiles, block, targets, scores[own], levels, above[own], at_least[own])
+        tiles.scan(block, best.look, beaten.look)
+        best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
     return lists
 
 
@@ -315,8 +309,7 @@ def _count_candidates(
 ) -> None:
     """Score targets and count what beats them among the candidates."""
     for part in _slices_by_size(candidates.indptr, BLOCK_BYTES // _PAIR_BYTES):
-        targets, against = _rows(task.targets, part), _rows(candidates, part)
-        own = slice(task.targets.indptr[part.start], task.targets.indptr[part.stop])
+        (targets, own), (against, _) = _rows(task.targets, part), _rows(candidates, part)
         users = task.users[part]
         # One call for both: whatever a model does in blocks, they are scored alike.
         pair_users = np.concatenate([users[targets.entry_rows], users[against.entry_rows]])
@@ -330,9 +323,11 @@ def _count_candidates(
         count_better_candidates(*of_both, above[own], at_least[own])
 
 
-def _rows(matrix: Csr, part: slice) -> Csr:
+def _rows(matrix: Csr, part: slice) -> tuple[Csr, slice]:
+    """Some rows of a matrix, and where their entries are in it."""
     indptr = matrix.indptr[part.start : part.stop + 1]
-    return Csr(indptr - indptr[0], matrix.indices[indptr[0] : indptr[-1]], matrix.n_columns)
+    own = slice(indptr[0], indptr[-1])
+    return Csr(indptr - indptr[0], matrix.indices[own], matrix.n_columns), own
 
 
 def _slices_by_size(indptr: Counts, most: int) -> list[slice]:

@@ -128,7 +128,7 @@ def export_pgvector(model: Any, url: str) -> Exported:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             register_vector(connection)
             for side, pieces in tables.items():
-                _fill(connection, f"transcf_{side}_new", pieces)
+                _fill(connection, f"transcf_{side}_new", pieces, vectors.width)
             for side in tables:
                 connection.execute(f"DROP TABLE IF EXISTS transcf_{side}")
                 connection.execute(f"ALTER TABLE transcf_{side}_new RENAME TO transcf_{side}")
@@ -204,25 +204,22 @@ def _export_folder(folder: str | Path, kind: str, vectors: Vectors) -> Iterator[
     score = "user constant + inner product of user vector and item vector"
     if isinstance(vectors.form, SumForm):
         score = f"log of the sum, over a user's rows, of exp({score})"
-    about = {"format": f"transcf-vectors-{kind}", "version": 1, "width": vectors.width}
+    about: dict[str, Any] = {"format": f"transcf-vectors-{kind}", "version": 1}
+    about |= {"width": vectors.width, "score": score}
     with atomic_write_dir(target) as unfinished:
         yield unfinished
-        text = json.dumps({**about, "score": score}, indent=2) + "\n"
-        (unfinished / _MARK).write_text(text, encoding="utf-8")
+        (unfinished / _MARK).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
-def _fill(connection: Any, table: str, pieces: Iterator[pl.DataFrame]) -> None:
+def _fill(connection: Any, table: str, pieces: Iterator[pl.DataFrame], width: int) -> None:
     """Create a table and copy the pieces into it; its ids are its key."""
     first = next(pieces)
     types = {column: _SQL_TYPES[kind.base_type()] for column, kind in first.schema.items()}
-    width = first.schema["vector"].shape[0]  # type: ignore[attr-defined]
-    columns = [
-        f"{column} {kind} NOT NULL"
-        for column, kind in (types | {"vector": f"vector({width})"}).items()
-    ]
+    kinds = types | {"vector": f"vector({width})"}
+    columns = ", ".join(f"{column} {kind} NOT NULL" for column, kind in kinds.items())
     keys = ", ".join(column for column in types if column.endswith("_id"))
     connection.execute(f"DROP TABLE IF EXISTS {table}")
-    connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
+    connection.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({keys}))")
     copying = f"COPY {table} FROM STDIN WITH (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copy:
         copy.set_types(list(types.values()))

@@ -69,22 +69,12 @@ def rank_tiles(
     length = min(k, tiles.n_columns)
     if length == 0 or len(users) == 0:
         return items, scores
-    for part in tiles.blocks(len(users)):
-        for some in lists_blocks(part, length):
-            block = tiles.open(users[some])
-            best = BestLists(tiles, block, length, seen)
-            tiles.scan(block, best.look)
-            best.finish(items[some, :length], scores[some, :length])
+    for some in tiles.blocks(len(users), length):
+        block = tiles.open(users[some])
+        best = BestLists(tiles, block, length, seen)
+        tiles.scan(block, best.look)
+        best.finish(items[some, :length], scores[some, :length])
     return items, scores
-
-
-def lists_blocks(part: slice, k: int) -> list[slice]:
-    """Cut a block of users further where lists of k would take too much memory."""
-    longest = max(1, BLOCK_BYTES // (8 * kernels.capacity_for(k)))
-    return [
-        slice(start, min(start + longest, part.stop))
-        for start in range(part.start, part.stop, longest)
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +129,17 @@ class Tiles:
             return np.empty((len(self.column_of), 0), dtype=np.float32)
         return self._form.item_vectors
 
-    def blocks(self, n_users: int) -> Iterator[slice]:
-        """Cut users into blocks of similar size."""
+    def blocks(self, n_users: int, k: int) -> Iterator[slice]:
+        """Cut users into blocks of similar size, and these where lists of k take much memory."""
         longest = block_length(len(self.column_of))
         if self._form is not None:
             longest = PRODUCT_USERS
         elif (users := self._scorer._block_users()) is not None:
             longest = users
-        yield from _even_slices(n_users, longest)
+        lists = max(1, BLOCK_BYTES // (8 * kernels.capacity_for(k)))
+        for part in _even_slices(n_users, longest):
+            for start in range(part.start, part.stop, lists):
+                yield slice(start, min(start + lists, part.stop))
 
     def open(self, users: Rows) -> Block:
         """Prepare a block of users."""
@@ -167,9 +160,16 @@ class Tiles:
         for part in self._stretches(n):
             tile = self._tile(n, part.stop - part.start)
             if block.source is None:
-                self._multiply(block, part, tile)
+                gathered = self._gathered
+                items = (
+                    self.item_vectors[self.columns[part]] if gathered is None else gathered[part]
+                )
+                np.matmul(block.user_vectors, items.T, out=tile)
             else:
-                self._fill(block.source, self.columns[part], tile)
+                block.source.fill(self.columns[part], tile)
+                # Sums in float64 are finite unless a score is not.
+                if not np.isfinite(tile.sum(axis=1, dtype=np.float64)).all():
+                    raise not_finite(self._scorer.name)
             parallel_for(n, partial(self._look, looks, tile, part.start), LEAST_ROWS)
 
     @staticmethod
@@ -215,11 +215,6 @@ class Tiles:
             scores[place] = self.pairs(block, same, self.columns)
         return scores
 
-    def _multiply(self, block: Block, part: slice, tile: Scores) -> None:
-        gathered = self._gathered
-        vectors = self.item_vectors[self.columns[part]] if gathered is None else gathered[part]
-        np.matmul(block.user_vectors, vectors.T, out=tile)
-
     @cached_property
     def _gathered(self) -> Scores | None:
         """(n_columns, d) vectors of the columns; None where they take too much memory at once."""
@@ -228,12 +223,6 @@ class Tiles:
             return vectors
         fits = 4 * self.n_columns * vectors.shape[1] <= BLOCK_BYTES
         return vectors[self.columns] if fits else None
-
-    def _fill(self, source: Source, items: Rows, tile: Scores) -> None:
-        source.fill(items, tile)
-        # Sums in float64 are finite unless a score is not.
-        if not np.isfinite(tile.sum(axis=1, dtype=np.float64)).all():
-            raise not_finite(self._scorer.name)
 
     def _tile(self, n_rows: int, width: int) -> Scores:
         if n_rows * width > len(self._buffer):
