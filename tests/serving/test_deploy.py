@@ -7,8 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 from starlette.testclient import TestClient
+from typer.main import get_command
 
+from transcf.cli.app import app as cli
 from transcf.serving.settings import ENVIRONMENT_PREFIX, NAMES, load_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -48,3 +51,19 @@ def test_kubernetes_and_compose_are_yaml_with_probes() -> None:
     assert {name for each in compose["services"].values() for name in each["secrets"]} == set(
         compose["secrets"]
     )
+
+
+def test_the_nightly_refresh_is_a_command_with_its_options() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    kinds = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").open())}
+    pod = kinds["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    command, _, *given = container["args"]
+    program = get_command(cli)
+    known = program.get_command(typer.Context(program), command)
+    options = {option for parameter in known.params for option in parameter.opts}
+    assert {option for option in given if option.startswith("--")} <= options
+    [served] = kinds["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == served["image"]
+    mounts = {mount["name"]: mount for mount in served["volumeMounts"]}
+    assert "readOnly" not in mounts["models"], "versions are switched there"

@@ -468,12 +468,13 @@ def test_a_token_is_asked_for_and_kept_in_the_tab(
         )
 
 
-def test_a_phone_is_wide_enough(opened: Visit, page: Page, url: str) -> None:
-    page.set_viewport_size({"width": 390, "height": 640})
+@pytest.mark.parametrize("width", [320, 390])
+def test_a_phone_is_wide_enough(opened: Visit, page: Page, url: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 640})
     outside = """[...document.querySelectorAll("a, button, input, summary")]
         .filter((node) => node.checkVisibility() && !node.matches(".skip"))
         .map((node) => [node.outerHTML, node.getBoundingClientRect()])
-        .filter(([, box]) => box.left < 0 || box.right > 390).map(([html]) => html)"""
+        .filter(([, box]) => box.left < 0 || box.right > innerWidth).map(([html]) => html)"""
     go(page, url, "/session")
     page.locator('[aria-label="Recommendations for the session"] .main').first.click()
     page.wait_for_selector("#session-count")
