@@ -313,10 +313,11 @@ def prepare_parts(
             report = _k_core(pairs, kept, k_core, report, n_events - low)
         new_rows = offsets(kept[0]), offsets(kept[1])
         starts = new_rows[0][bounds].tolist()
-        for path, users_here in zip(merged, pairwise(starts), strict=True):
+        for path, (first, end) in zip(merged, pairwise(starts), strict=True):
             frame = pl.read_parquet(path, glob=False)
-            split = _split(frame, kept, new_rows, users_here, order, seed)
-            split.write_parquet(unfinished / path.name)
+            rows = frame["user"].to_numpy(), frame["item"].to_numpy()
+            frame = frame.filter(pl.Series(filters.kept_events(rows, kept)))
+            _split(frame, new_rows, first, end, order, seed).write_parquet(unfinished / path.name)
         shutil.rmtree(scratch)
         written = pl.scan_parquet([unfinished / name for name in names], glob=False)
         tables = {
@@ -492,23 +493,15 @@ def _k_core(
 
 
 def _split(
-    frame: pl.DataFrame,
-    kept: filters.Kept,
-    new_rows: tuple[Counts, Counts],
-    users_here: tuple[int, int],
-    order: Order,
-    seed: int,
+    frame: pl.DataFrame, new_rows: Sequence[Counts], first: int, end: int, order: Order, seed: int
 ) -> pl.DataFrame:
-    """Renumber the events that are kept, and hold out two of each user as `leave_one_out` does."""
+    """Renumber users first..end-1 and items, and hold out events as `leave_one_out` does."""
     from transcf.kernels.evaluation import event_keys, last_two
 
-    first, end = users_here
-    old_rows = frame["user"].to_numpy(), frame["item"].to_numpy()
-    taken = filters.kept_events(old_rows, kept)
     users, items = (
-        new[old[taken]].astype(np.int32) for new, old in zip(new_rows, old_rows, strict=True)
+        new[frame[name].to_numpy()].astype(np.int32)
+        for new, name in zip(new_rows, _IDS, strict=True)
     )
-    frame = frame.filter(pl.Series(taken))
     indptr = offsets(np.bincount(users - first, minlength=end - first))
     if order == "random":
         keys: Counts = event_keys(indptr, items, seed, first)
@@ -532,14 +525,9 @@ def _counts(written: pl.LazyFrame, name: str, ids: pl.Series) -> pl.DataFrame:
 def _with_split(report: Report, users: pl.DataFrame) -> Report:
     """Report the sizes of the parts, as `leave_one_out` does."""
     events = users.select(pl.sum_horizontal(_PARTS)).to_series()
-    held_out = int((events >= LEAST_EVENTS).sum())
-    return report.then(
-        "split",
-        **{part: int(users[part].sum()) for part in _PARTS},
-        users_held_out=held_out,
-        users_kept_whole=len(events) - held_out,
-        users_without_training=0,
-    )
+    sizes, held_out = {part: users[part].sum() for part in _PARTS}, (events >= LEAST_EVENTS).sum()
+    counts = {"users_held_out": held_out, "users_kept_whole": len(events) - held_out}
+    return report.then("split", **sizes, **counts, users_without_training=0)
 
 
 def _scan(folder: Path) -> pl.LazyFrame:
