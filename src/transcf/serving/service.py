@@ -15,18 +15,10 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from transcf.errors import ParameterError
@@ -69,12 +61,9 @@ class Batcher(Generic[T, R]):
     While the thread is busy, requests are queued; when it is free, it takes all of them. No request
     waits for a batch to fill, so a single request is as fast as without batching.
 
-    Args:
-        run: Maps requests to as many answers, in order; an answer that is an exception is raised
-            for its request. An exception that `run` raises is raised for all requests.
-        max_size: Largest batch, in units of cost; a request of more is a batch of its own.
-        name: Name of the thread.
-        settings: The largest cost of all requests that are not answered yet.
+    `run` maps requests to as many answers, in order; an answer that is an exception is raised for
+    its request, one that `run` raises for all requests. `max_size` is the largest batch, in units
+    of cost; a request of more is a batch of its own.
     """
 
     def __init__(
@@ -91,11 +80,7 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, request: T, cost: float = 1.0) -> R:
-        """Return the answer to a request that costs about so many milliseconds.
-
-        Raises:
-            RefusedError: Too much work is queued already.
-        """
+        """Return the answer to a request, or refuse it if too much work is queued already."""
         if self._cost and self._cost + cost > self._settings.max_queued_cost:
             sentence = "Too much work is waiting: try again in a moment, or ask for less."
             raise RefusedError(503, "overloaded", sentence, self._settings.retry_after)
@@ -150,30 +135,30 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._process = ProcessCollector(registry=None)
-        own: dict[str, Any] = {"registry": self._registry}
+        self._registry = prometheus.CollectorRegistry()
+        self._process = prometheus.ProcessCollector(registry=None)
         self._shares = METRICS_FOLDER in os.environ
         if not self._shares:
             self._registry.register(self._process)
-            GCCollector(self._registry)
-        labels = ["route", "method", "status"]
-        self._requests = Counter("transcf_requests", "Answered requests.", labels, **own)
-        self._seconds = Histogram(
-            "transcf_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, **own
+            prometheus.GCCollector(self._registry)
+        counter = partial(prometheus.Counter, registry=self._registry)
+        histogram = partial(prometheus.Histogram, registry=self._registry)
+        labels, seconds = ["route", "method", "status"], "transcf_request_seconds"
+        self._requests = counter("transcf_requests", "Answered requests.", labels)
+        self._seconds = histogram(seconds, "Time to answer.", ["route"], buckets=_SECONDS)
+        self.refused = counter("transcf_refused", "Refused requests.", ["reason"])
+        self.batches = histogram(
+            "transcf_batch_size", "Requests answered together.", buckets=_SIZES
         )
-        self.refused = Counter("transcf_refused", "Refused requests.", ["reason"], **own)
-        self.batches = Histogram(
-            "transcf_batch_size", "Requests answered together.", buckets=_SIZES, **own
-        )
-        self.events = Counter("transcf_events", "Received events.", ["outcome"], **own)
-        self.store_errors = Counter(
-            "transcf_store_errors", "Failures of the event store.", ["operation"], **own
-        )
-        self.refused_versions = Counter("transcf_refused_versions", "Broken versions.", **own)
+        self.events = counter("transcf_events", "Received events.", ["outcome"])
+        failures = "Failures of the event store."
+        self.store_errors = counter("transcf_store_errors", failures, ["operation"])
+        self.refused_versions = counter("transcf_refused_versions", "Broken versions.")
 
-        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> Gauge:
-            return Gauge(name, text, labels, multiprocess_mode=mode, **own)
+        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> prometheus.Gauge:
+            return prometheus.Gauge(
+                name, text, labels, multiprocess_mode=mode, registry=self._registry
+            )
 
         in_progress = "Requests that are being answered."
         self.in_progress = gauge("transcf_requests_in_progress", in_progress)
@@ -200,10 +185,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the metrics of all workers in the Prometheus text format."""
-        registry = CollectorRegistry() if self._shares else self._registry
+        registry = prometheus.CollectorRegistry() if self._shares else self._registry
         if self._shares:
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        return prometheus.generate_latest(registry)
 
 
 class Service:
