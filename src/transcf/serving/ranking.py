@@ -279,11 +279,8 @@ def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reas
     if user.source == "popular" or not version.can["explain"]:
         return None
     found = _explanation(version, user, row, _REASON_ITEMS)
-    return {
-        "sentence": _sentence(version, found),
-        "effects": _effects(version, found),
-        **_support(version, user, row),
-    }
+    sentence, effects = _sentence(version, found), _effects(version, found)
+    return {"sentence": sentence, "effects": effects, **_support(version, user, row)}
 
 
 def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
@@ -327,15 +324,12 @@ def _sentence(version: ModelVersion, found: Explanation) -> str:
 
 
 def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
-    return [
-        {
-            "item": schemas.json_id(entry.item_id),
-            "title": version.title(entry.item_id),
-            "effect": round(entry.effect, 6),
-            "share": round(entry.share, 6),
-        }
-        for entry in found.effects
-    ]
+    effects: list[schemas.Effect] = []
+    for entry in found.effects:
+        item, title = schemas.json_id(entry.item_id), version.title(entry.item_id)
+        effect, share = round(entry.effect, 6), round(entry.share, 6)
+        effects.append({"item": item, "title": title, "effect": effect, "share": share})
+    return effects
 
 
 def explain_user(

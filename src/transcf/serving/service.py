@@ -82,8 +82,7 @@ class Batcher(Generic[T, R]):
     async def submit(self, request: T, cost: float = 1.0) -> R:
         """Return the answer to a request, or refuse it if too much work is queued already."""
         if self._cost and self._cost + cost > self._settings.max_queued_cost:
-            sentence = "Too much work is waiting: try again in a moment, or ask for less."
-            raise RefusedError(503, "overloaded", sentence, self._settings.retry_after)
+            raise _overloaded(self._settings)
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.queue.append((request, cost, answer))
         self._cost += cost
@@ -218,8 +217,9 @@ class Service:
         self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
         self._store_error: StoreError | None = None
         self._store_checked, self._read_failures = float("-inf"), 0
-        self._store_answered, self._is_late = time.monotonic(), False
+        self._store_answered, self._is_late = 0.0, False
         self._watchers: list[asyncio.Task[None]] = []
+        self._slow = 0  # slow queries that wait or run
 
     async def recommend(self, request: RecommendRequest) -> bytes:
         """Answer a request for recommendations in JSON, together with concurrent ones."""
@@ -257,15 +257,21 @@ class Service:
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
-        Slow ones wait in the queue of explanations.
+        Slow ones wait in the queue of explanations, and take at most half of all places.
         """
 
         def run() -> T:
             self.events.update()
             return query(self.versions.current, self.events)
 
-        answer: T = await (self._explanations if slow else self._queries).submit(run, cost)
-        return answer
+        if slow and self._slow >= max(1, self.settings.max_requests // 2):
+            raise _overloaded(self.settings)
+        self._slow += slow
+        try:
+            answer: T = await (self._explanations if slow else self._queries).submit(run, cost)
+            return answer
+        finally:
+            self._slow -= slow
 
     async def add_events(self, requests: Sequence[EventRequest]) -> Added:
         """Store events; they are durable when it returns."""
@@ -306,6 +312,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
+        self._store_answered = time.monotonic()
         checks = (self._check_versions, self._check_store, self._sample)
         self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
@@ -353,6 +360,11 @@ class Service:
             batcher.thread.shutdown()
         self._store.close()
         self.events.store.close()
+
+
+def _overloaded(settings: ServiceSettings) -> RefusedError:
+    sentence = "Too much work is waiting: try again in a moment, or ask for less."
+    return RefusedError(503, "overloaded", sentence, settings.retry_after)
 
 
 def recommendation_cost(request: RecommendRequest) -> float:
