@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +69,22 @@ def test_explanations_delay_neither_probes_nor_other_requests(
         finally:
             held.released.set()
         assert {one.result().status_code for one in slow} == {200}
+
+
+def test_explanations_leave_places_for_other_requests(
+    shop: Path, open_client: Callable[..., TestClient], held: Hold
+) -> None:
+    client = open_client(shop / "shop", max_requests=4)
+    with ThreadPoolExecutor(8) as pool:
+        try:
+            slow = [pool.submit(client.post, "/v1/session", json=explained(5)) for _ in range(4)]
+            assert held.begun.wait(10)
+            done, _ = wait(slow, timeout=5)
+            assert [one.result().status_code for one in done] == [503, 503]
+            assert client.get("/v1/recommendations/u005").status_code == 200
+        finally:
+            held.released.set()
+        assert sorted(one.result().status_code for one in slow) == [200, 200, 503, 503]
 
 
 def test_expensive_requests_have_a_price(

@@ -72,10 +72,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 def error_response(
     status: int, code: str, sentence: str, retry_after: int | None = None
 ) -> Response:
-    """Return an error as a JSON response, with the id of the current request.
-
-    It has the headers of all answers, since some errors do not pass the middleware.
-    """
+    """Return an error as a JSON response with all headers, as some do not pass the middleware."""
     current = request_id.get()
     error = {"code": code, "message": sentence, "request_id": current}
     response = json_response({"error": error}, status)

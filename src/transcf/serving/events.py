@@ -364,10 +364,6 @@ class EventCache:
             self.by_user = {user: events for user, events in kept.items() if events}
 
     def restart(self, first: int) -> None:
-        """Read all events after a number: at the start, and before an older version is served.
-
-        Raises:
-            StoreError: The store cannot be read; the cache is unchanged.
-        """
+        """Read all events after a number: at the start, and before an older version is served."""
         with self._lock:
             self._restart(first, self.store.state())

@@ -134,11 +134,7 @@ class Gate:
 
 
 def _check_access(scope: Scope, tokens: Tokens, rate_limit: float) -> None:
-    """Require a token with the right scope; without tokens, a loopback `Host` and `Origin`.
-
-    Raises:
-        RefusedError: The request may not be answered.
-    """
+    """Require a token with the right scope; without tokens, a loopback `Host` and `Origin`."""
     headers, path = dict(scope["headers"]), scope["path"]
     if tokens.by_digest is None:
         host = headers.get(b"host", b"").decode("latin-1")

@@ -359,9 +359,8 @@ def _warm_up(model: Recommender[Any]) -> dict[str, bool]:
 
 
 def _share_item_vectors(scorer: FittedScorer, name: str) -> None:
-    """Map the item vectors of a linear form from a file that all workers share.
+    """Map the item vectors of a linear form, which are computed, from a file of all workers.
 
-    Model arrays are mapped from the model's files already; the linear form is computed from them.
     The first worker writes it. The same name must mean the same vectors.
     """
     folder, form = os.environ.get(SHARED_FOLDER), scorer.linear_form()

@@ -24,14 +24,7 @@ from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.projection import Layout
 from transcf.serving.ranking import ResolvedUser, rank, resolve_sessions, resolve_users, score
-from transcf.serving.schemas import (
-    MAX_ITEMS,
-    MAX_POINTS,
-    Length,
-    RecommendOptions,
-    Source,
-    TextId,
-)
+from transcf.serving.schemas import Length, TextId
 
 #: Categories that describe a user, and items of the history that they are counted in.
 _CARD_CATEGORIES, _CARD_ITEMS = 3, 200
@@ -130,7 +123,7 @@ def user_facts(
     version: ModelVersion,
     events: EventCache,
     user: TextId,
-    limit: Annotated[int, Field(ge=0, le=MAX_ITEMS)] = 100,
+    limit: Annotated[int, Field(ge=0, le=schemas.MAX_ITEMS)] = 100,
 ) -> schemas.UserFacts:
     """Return the history of a user, newest first, with events of items unknown to the model."""
     wanted = convert_id(version.users, user)
@@ -195,7 +188,7 @@ def search(
 def item_map(
     version: ModelVersion,
     events: EventCache,
-    limit: Annotated[int, Field(ge=0, le=MAX_POINTS)] = 50_000,
+    limit: Annotated[int, Field(ge=0, le=schemas.MAX_POINTS)] = 50_000,
     layout: Layout = "pca",
 ) -> dict[str, Any]:
     """Return items in two dimensions."""
@@ -206,7 +199,7 @@ def item_attribute(
     version: ModelVersion,
     events: EventCache,
     name: str,
-    limit: Annotated[int, Field(ge=0, le=MAX_POINTS)] = 50_000,
+    limit: Annotated[int, Field(ge=0, le=schemas.MAX_POINTS)] = 50_000,
 ) -> schemas.Attribute:
     """Return a numeric column of the table of items, in the order of the map."""
     if name not in version.attributes:
@@ -255,7 +248,7 @@ def _coverage(version: ModelVersion) -> float | None:
     some = rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int)]
     histories = version.data.histories
     users = [ResolvedUser(int(row), histories[int(row)], "model") for row in some]
-    lists = rank(version, users, [RecommendOptions(k=_K)] * len(users))
+    lists = rank(version, users, [schemas.RecommendOptions(k=_K)] * len(users))
     shown = np.unique(np.concatenate([ranked.items for ranked in lists]))
     return round(len(shown) / len(version.popular), 4)
 
@@ -276,7 +269,7 @@ def _new_events(version: ModelVersion, events: EventCache) -> list[schemas.Check
     if len(targets) < _MIN_USERS or not version.can["fold_in"]:
         return []
 
-    def measure(source: Source) -> dict[str, float]:
+    def measure(source: schemas.Source) -> dict[str, float]:
         users = [ResolvedUser(UNKNOWN, history, source) for history in histories]
         return {name: round(value, 4) for name, value in accuracy(version, users, targets).items()}
 
@@ -291,7 +284,7 @@ def accuracy(
     ranks: list[float] = []
     for first in range(0, len(users), _BLOCK):
         some = users[first : first + _BLOCK]
-        lists = rank(version, some, [RecommendOptions(k=_K)] * len(some))
+        lists = rank(version, some, [schemas.RecommendOptions(k=_K)] * len(some))
         for ranked, items in zip(lists, targets[first : first + _BLOCK], strict=True):
             places = {str(item): n for n, item in enumerate(version.items.ids(ranked.items), 1)}
             ranks += sorted(places.get(item, np.inf) for item in items)

@@ -20,20 +20,11 @@ from transcf.retrieval.scorer import Scorer, Scores
 from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
-from transcf.serving.schemas import (
-    MAX_EXPLAINED,
-    RecommendOptions,
-    SessionRequest,
-    Source,
-    TextId,
-    UserRequest,
-    UsersRequest,
-    json_id,
-)
+from transcf.serving.schemas import RecommendOptions, SessionRequest, UserRequest, UsersRequest
 
 RecommendRequest: TypeAlias = UserRequest | UsersRequest | SessionRequest
 #: Source, whether histories are hidden, categories, and items if they are listed.
-_GroupKey: TypeAlias = tuple[Source, bool, tuple[str, ...], tuple[Id, ...] | None]
+_GroupKey: TypeAlias = tuple[schemas.Source, bool, tuple[str, ...], tuple[Id, ...] | None]
 _EMPTY = np.empty(0, np.int32)
 #: Past items in the reason of a recommended item.
 _REASON_ITEMS = 3
@@ -56,7 +47,7 @@ class ResolvedUser:
 
     row: int
     history: Rows
-    source: Source
+    source: schemas.Source
     skipped: Sequence[Id] = ()
 
 
@@ -91,7 +82,7 @@ def _with_items(
     found, ends = [], np.cumsum([0, *map(len, lists)]).tolist()
     for user, (start, end) in zip(users, pairwise(ends), strict=True):
         history = _EMPTY if user == UNKNOWN else version.data.histories[user]
-        source: Source = "popular" if user == UNKNOWN else "model"
+        source: schemas.Source = "popular" if user == UNKNOWN else "model"
         skipped: list[Id] = []
         if start < end:
             mask = rankable[start:end]
@@ -244,10 +235,10 @@ def recommend(
             answer["ignored"] = ignored
         lists = [_list(version, user, next(ranked), explain=request.explain) for user in some]
         if isinstance(request, SessionRequest):
-            answer["skipped"] = [json_id(item) for item in some[0].skipped]
+            answer["skipped"] = [schemas.json_id(item) for item in some[0].skipped]
             answer |= lists[0]
         else:
-            names = [{"user": json_id(convert_id(version.users, user))} for user in ids]
+            names = [{"user": schemas.json_id(convert_id(version.users, user))} for user in ids]
             lists = [name | found for name, found in zip(names, lists, strict=True)]
             answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
         answers.append(to_json(answer, inf_nan_mode="null"))
@@ -288,11 +279,8 @@ def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reas
     if user.source == "popular" or not version.can["explain"]:
         return None
     found = _explanation(version, user, row, _REASON_ITEMS)
-    return {
-        "sentence": _sentence(version, found),
-        "effects": _effects(version, found),
-        **_support(version, user, row),
-    }
+    sentence, effects = _sentence(version, found), _effects(version, found)
+    return {"sentence": sentence, "effects": effects, **_support(version, user, row)}
 
 
 def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
@@ -336,23 +324,20 @@ def _sentence(version: ModelVersion, found: Explanation) -> str:
 
 
 def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
-    return [
-        {
-            "item": json_id(entry.item_id),
-            "title": version.title(entry.item_id),
-            "effect": round(entry.effect, 6),
-            "share": round(entry.share, 6),
-        }
-        for entry in found.effects
-    ]
+    effects: list[schemas.Effect] = []
+    for entry in found.effects:
+        item, title = schemas.json_id(entry.item_id), version.title(entry.item_id)
+        effect, share = round(entry.effect, 6), round(entry.share, 6)
+        effects.append({"item": item, "title": title, "effect": effect, "share": share})
+    return effects
 
 
 def explain_user(
     version: ModelVersion,
     events: EventCache,
-    user: TextId,
-    item: TextId,
-    top: Annotated[int, Field(ge=1, le=MAX_EXPLAINED)] = 5,
+    user: schemas.TextId,
+    item: schemas.TextId,
+    top: Annotated[int, Field(ge=1, le=schemas.MAX_EXPLAINED)] = 5,
 ) -> schemas.Explained:
     """Explain the score of an item for a user."""
     resolved = resolve_users(version, events, [user])[0]

@@ -171,11 +171,8 @@ class EventsRequest(Body):
     events: Annotated[list[EventRequest], Field(min_length=1, max_length=MAX_EVENTS)]
 
 
-# -- arguments of clients ------------------------------------------------------------------------
-
-
 class Options(TypedDict, total=False):
-    """Options of recommendations.
+    """Options of recommendations, as arguments of clients.
 
     Attributes:
         exclude_seen: Whether the user's own items are left out (default True).
@@ -193,7 +190,7 @@ class Options(TypedDict, total=False):
 
 
 class Event(TypedDict):
-    """An event; `time` is in seconds since 1970."""
+    """An event that clients send; `time` is in seconds since 1970."""
 
     user: Id
     item: Id

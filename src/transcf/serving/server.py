@@ -29,7 +29,7 @@ from transcf.serving.errors import configure_logging, error_response, request_id
 from transcf.serving.middleware import new_request_id
 from transcf.serving.model_version import SHARED_FOLDER
 from transcf.serving.service import METRICS_FOLDER, Service
-from transcf.serving.settings import ADAPTER, ServiceSettings, Tokens, check_host
+from transcf.serving.settings import ADAPTER, ServiceSettings, check_host
 
 log = logging.getLogger("transcf.serving")
 
@@ -147,7 +147,7 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None
 
     `ready` is called with the address when the model is loaded and the port is open.
     """
-    check_host(settings.host, Tokens(settings.token_file).by_digest is not None)
+    check_host(settings.host, has_tokens=settings.token_file is not None)
     settings = _within_open_files(settings)
     configure_logging(settings.log_format)
     if settings.workers == 1:

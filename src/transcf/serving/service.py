@@ -15,18 +15,10 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from transcf.errors import ParameterError
@@ -69,12 +61,9 @@ class Batcher(Generic[T, R]):
     While the thread is busy, requests are queued; when it is free, it takes all of them. No request
     waits for a batch to fill, so a single request is as fast as without batching.
 
-    Args:
-        run: Maps requests to as many answers, in order; an answer that is an exception is raised
-            for its request. An exception that `run` raises is raised for all requests.
-        max_size: Largest batch, in units of cost; a request of more is a batch of its own.
-        name: Name of the thread.
-        settings: The largest cost of all requests that are not answered yet.
+    `run` maps requests to as many answers, in order; an answer that is an exception is raised for
+    its request, one that `run` raises for all requests. `max_size` is the largest batch, in units
+    of cost; a request of more is a batch of its own.
     """
 
     def __init__(
@@ -91,14 +80,9 @@ class Batcher(Generic[T, R]):
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, request: T, cost: float = 1.0) -> R:
-        """Return the answer to a request that costs about so many milliseconds.
-
-        Raises:
-            RefusedError: Too much work is queued already.
-        """
+        """Return the answer to a request, or refuse it if too much work is queued already."""
         if self._cost and self._cost + cost > self._settings.max_queued_cost:
-            sentence = "Too much work is waiting: try again in a moment, or ask for less."
-            raise RefusedError(503, "overloaded", sentence, self._settings.retry_after)
+            raise _overloaded(self._settings)
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self.queue.append((request, cost, answer))
         self._cost += cost
@@ -150,30 +134,30 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._process = ProcessCollector(registry=None)
-        own: dict[str, Any] = {"registry": self._registry}
+        self._registry = prometheus.CollectorRegistry()
+        self._process = prometheus.ProcessCollector(registry=None)
         self._shares = METRICS_FOLDER in os.environ
         if not self._shares:
             self._registry.register(self._process)
-            GCCollector(self._registry)
-        labels = ["route", "method", "status"]
-        self._requests = Counter("transcf_requests", "Answered requests.", labels, **own)
-        self._seconds = Histogram(
-            "transcf_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS, **own
+            prometheus.GCCollector(self._registry)
+        counter = partial(prometheus.Counter, registry=self._registry)
+        histogram = partial(prometheus.Histogram, registry=self._registry)
+        labels, seconds = ["route", "method", "status"], "transcf_request_seconds"
+        self._requests = counter("transcf_requests", "Answered requests.", labels)
+        self._seconds = histogram(seconds, "Time to answer.", ["route"], buckets=_SECONDS)
+        self.refused = counter("transcf_refused", "Refused requests.", ["reason"])
+        self.batches = histogram(
+            "transcf_batch_size", "Requests answered together.", buckets=_SIZES
         )
-        self.refused = Counter("transcf_refused", "Refused requests.", ["reason"], **own)
-        self.batches = Histogram(
-            "transcf_batch_size", "Requests answered together.", buckets=_SIZES, **own
-        )
-        self.events = Counter("transcf_events", "Received events.", ["outcome"], **own)
-        self.store_errors = Counter(
-            "transcf_store_errors", "Failures of the event store.", ["operation"], **own
-        )
-        self.refused_versions = Counter("transcf_refused_versions", "Broken versions.", **own)
+        self.events = counter("transcf_events", "Received events.", ["outcome"])
+        failures = "Failures of the event store."
+        self.store_errors = counter("transcf_store_errors", failures, ["operation"])
+        self.refused_versions = counter("transcf_refused_versions", "Broken versions.")
 
-        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> Gauge:
-            return Gauge(name, text, labels, multiprocess_mode=mode, **own)
+        def gauge(name: str, text: str, *labels: str, mode: Any = "livesum") -> prometheus.Gauge:
+            return prometheus.Gauge(
+                name, text, labels, multiprocess_mode=mode, registry=self._registry
+            )
 
         in_progress = "Requests that are being answered."
         self.in_progress = gauge("transcf_requests_in_progress", in_progress)
@@ -200,10 +184,10 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the metrics of all workers in the Prometheus text format."""
-        registry = CollectorRegistry() if self._shares else self._registry
+        registry = prometheus.CollectorRegistry() if self._shares else self._registry
         if self._shares:
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        return prometheus.generate_latest(registry)
 
 
 class Service:
@@ -233,8 +217,9 @@ class Service:
         self._batchers = (self._recommendations, self._posts, self._queries, self._explanations)
         self._store_error: StoreError | None = None
         self._store_checked, self._read_failures = float("-inf"), 0
-        self._store_answered, self._is_late = time.monotonic(), False
+        self._store_answered, self._is_late = 0.0, False
         self._watchers: list[asyncio.Task[None]] = []
+        self._slow = 0  # slow queries that wait or run
 
     async def recommend(self, request: RecommendRequest) -> bytes:
         """Answer a request for recommendations in JSON, together with concurrent ones."""
@@ -272,15 +257,21 @@ class Service:
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
-        Slow ones wait in the queue of explanations.
+        Slow ones wait in the queue of explanations, and take at most half of all places.
         """
 
         def run() -> T:
             self.events.update()
             return query(self.versions.current, self.events)
 
-        answer: T = await (self._explanations if slow else self._queries).submit(run, cost)
-        return answer
+        if slow and self._slow >= max(1, self.settings.max_requests // 2):
+            raise _overloaded(self.settings)
+        self._slow += slow
+        try:
+            answer: T = await (self._explanations if slow else self._queries).submit(run, cost)
+            return answer
+        finally:
+            self._slow -= slow
 
     async def add_events(self, requests: Sequence[EventRequest]) -> Added:
         """Store events; they are durable when it returns."""
@@ -321,6 +312,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
+        self._store_answered = time.monotonic()
         checks = (self._check_versions, self._check_store, self._sample)
         self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
@@ -368,6 +360,11 @@ class Service:
             batcher.thread.shutdown()
         self._store.close()
         self.events.store.close()
+
+
+def _overloaded(settings: ServiceSettings) -> RefusedError:
+    sentence = "Too much work is waiting: try again in a moment, or ask for less."
+    return RefusedError(503, "overloaded", sentence, settings.retry_after)
 
 
 def recommendation_cost(request: RecommendRequest) -> float:
