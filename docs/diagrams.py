@@ -92,6 +92,35 @@ def command_path() -> str:
     return found[1]
 
 
+def path_diagram() -> str:
+    """Return an SVG of the traced path: a column for each package, a row for each step."""
+    steps = re.findall(r"^\d+\. `(\w+)", command_path(), re.MULTILINE)
+    columns = [name for name in PACKAGES if name in steps] + ["other"]
+    step, width = 20, WIDTH // len(columns)
+    points = [
+        (width * columns.index(name if name in columns else "other") + width // 2, 40 + step * row)
+        for row, name in enumerate(steps)
+    ]
+    parts = [
+        f'<text x="{width * place + width // 2}" y="16" text-anchor="middle" font-weight="bold" '
+        f'fill="currentColor">{name}</text>'
+        for place, name in enumerate(columns)
+    ]
+    line = " ".join(f"{x},{y}" for x, y in points)
+    parts.append(f'<polyline points="{line}" fill="none" stroke="teal" stroke-width="2"/>')
+    for number, (x, y) in enumerate(points, start=1):
+        parts.append(
+            f'<circle cx="{x}" cy="{y}" r="10" fill="teal"/>'
+            f'<text x="{x}" y="{y + 4}" text-anchor="middle" font-size="11" fill="white">'
+            f"{number}</text>"
+        )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {40 + step * len(steps)}" role="img" font-size="13" '
+        'font-family="sans-serif" aria-label="Steps of the command by package">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
 def architecture_page() -> str:
     """Write the page about the structure of the code."""
     return f"""# Architecture
@@ -104,7 +133,10 @@ A package imports only packages below it; arcs show which ones. A test checks th
 
 ## The path of a command
 
-`transcf evaluate events.csv --model transcf` passes these files (traced by `tools/structure.py`):
+`transcf evaluate events.csv --model transcf` passes these packages and files, in the order
+of their first calls (traced by `tools/structure.py`):
+
+{path_diagram()}
 
 {command_path()}
 [Contributing](contributing.md) says what a model is made of and how to add one.

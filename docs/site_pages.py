@@ -39,13 +39,14 @@ API = {
 
 
 class Sections(griffe.Extension):
-    """Give sections of docstrings the titles that griffe knows."""
+    """Give sections of docstrings the titles that griffe knows, and link pages."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rename the sections in the docstring of an object."""
+        """Rename the sections in the docstring of an object, and link the pages that it names."""
         if obj.docstring is not None:
             text = re.sub(r"(?m)^( *)Example:$", r"\1Examples:", obj.docstring.value)
-            obj.docstring.value = re.sub(r"(?m)^( *)Attributes \(.*\):$", r"\1Attributes:", text)
+            text = re.sub(r"(?m)^( *)Attributes \(.*\):$", r"\1Attributes:", text)
+            obj.docstring.value = re.sub(r"docs/([\w/-]+)\.md", r"[\1](../../\1/)", text)
 
 
 def on_config(config: Any) -> Any:
