@@ -312,10 +312,10 @@ class VersionManager:
 
     def describe(self) -> dict[str, Any]:
         """Return the description of the served version, all versions and those refused."""
-        current, events, of = self.current, self._events, self.versions
+        current, events, made = self.current, self._events, self.versions.made
         versions = [
-            {"version": n, "made": of.made(n), "current": n == current.number, **self._trained(n)}
-            for n in of.all()
+            {"version": n, "made": made(n), "current": n == current.number, **self._trained(n)}
+            for n in self.versions.all()
         ]
         counts = {"after": current.events_after, "last": events.last, "users": len(events.by_user)}
         others = {"events": counts, "versions": versions, "refused": list(self.refused)}
