@@ -46,7 +46,7 @@ function check({ basis, users, model, popularity }, name) {
   const most = (metric) => Math.max(...scores.map(([, values]) => values[metric]), 1e-9);
   const rows = Object.keys(model).flatMap((metric) =>
     scores.map(([who, values]) =>
-      el("tr", {}, el("th", { scope: "row" }, `${metric}, ${who}`), el("td", {}, bar(values[metric] / most(metric), number(values[metric], 4)))),
+      el("tr", {}, el("th", { scope: "row" }, `${who} `, el("span", { class: "faint metric" }, metric)), el("td", {}, bar(values[metric] / most(metric), number(values[metric], 4)))),
     ),
   );
   const meanings = Object.keys(model).flatMap((name) => {
