@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from transcf.data.splitters import split_log, usual_protocol
 from transcf.data.synthetic import synthesize
+from transcf.evaluation import Validation
+from transcf.experiments.run import fit_for_use
 from transcf.models.registry import create
 
 #: Nouns of the titles of each category.
@@ -34,8 +37,9 @@ def demo_shop(folder: Path) -> tuple[Path, Path]:
     items, events = folder / "items.csv", folder / "events.csv"
     item_table(log.categories).write_csv(items)
     log.to_frame().write_csv(events)
-    model = create("transcf-mixture").fit(log)
-    model.report_["dataset"] = str(events.absolute())
+    split, model = split_log(log), create("transcf-mixture")
+    done = fit_for_use(model, log, split, Validation.of(split, usual_protocol(split)))
+    model.report_ |= {"fitted_on": done, "held_out": False, "dataset": str(events.absolute())}
     return model.save(folder / "tea-shop"), items
 
 
