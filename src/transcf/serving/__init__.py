@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from transcf.errors import MissingExtraError
+from transcf.errors import needs_extra
 
 if TYPE_CHECKING:
     from transcf.serving.client import AsyncClient as AsyncClient
@@ -20,7 +20,5 @@ __all__ = ["AsyncClient", "Client"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'transcf.serving' has no attribute {name!r}")
-    try:
+    with needs_extra("The client", "serve"):
         return getattr(import_module("transcf.serving.client"), name)
-    except ImportError as error:
-        raise MissingExtraError("The client", "serve") from error

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sql
 
-from transcf.errors import MissingExtraError, ParameterError, TransCFError, shown
+from transcf.errors import ParameterError, TransCFError, needs_extra, shown
 
 if TYPE_CHECKING:
     from transcf.data.ids import IdMap
@@ -287,10 +287,8 @@ class EventStore:
 
 
 def _connector(url: str) -> Callable[[], Any]:
-    try:
+    with needs_extra("Storing events in PostgreSQL", "serve"):
         import psycopg
-    except ImportError as error:  # also without its C library
-        raise MissingExtraError("Storing events in PostgreSQL", "serve") from error
     return lambda: psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT)
 
 

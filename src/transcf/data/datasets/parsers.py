@@ -24,7 +24,7 @@ from transcf.data.readers import read_interactions, read_source
 from transcf.data.split import Candidates, Recipe, Split
 from transcf.data.tables import first_line, frame_source
 from transcf.data.validate import usual_roles
-from transcf.errors import DataError, MissingExtraError, check_integer
+from transcf.errors import DataError, check_integer, needs_extra
 
 #: Datasets with public parts, and names of their folders.
 PUBLIC = ("gowalla", "yelp2018")
@@ -180,10 +180,8 @@ def _flixster(folder: Path) -> Interactions:
 
     Its graph of users becomes links between users that have events.
     """
-    try:
+    with needs_extra("Reading Flixster's HDF5 file", "hdf5"):
         import h5py
-    except ImportError as problem:
-        raise MissingExtraError("Reading Flixster's HDF5 file", "hdf5") from problem
     path = require_file(folder, "training_test_dataset.mat")
     try:
         with h5py.File(path) as file:
