@@ -266,11 +266,8 @@ def checksums(content: tensors.Bytes) -> list[str]:
     def digest(start: int) -> str:
         return hashlib.sha256(content[start : start + PIECE_BYTES].data).hexdigest()
 
-    starts = range(0, max(len(content), 1), PIECE_BYTES)
-    if len(starts) == 1:
-        return [digest(0)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(digest, starts))
+        return list(pool.map(digest, range(0, max(len(content), 1), PIECE_BYTES)))
 
 
 def _described(about: About, place: Path) -> About:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap, Rows
-from transcf.data.interactions import Interactions
 from transcf.data.training_data import TrainingData as TrainingData
 from transcf.errors import EvaluationError, FitWarning, UnsupportedError
 from transcf.io.tensors import Arrays, stored
@@ -261,14 +260,10 @@ def _collapse(learned: FittedScorer) -> str:
 def _compare_with_popularity(learned: FittedScorer, run: TrainingRun) -> dict[str, Any] | None:
     if run.validation is None:
         return None
-    from transcf.data.partitioned import PartitionedLog
-    from transcf.evaluation.validation import Validation, as_validation
     from transcf.models.trend import trend_of
 
-    if not isinstance(run.validation, Interactions | PartitionedLog | Validation):
-        return None  # models that do not validate take anything
     try:
-        judge = run.judge or as_validation(run.log, run.validation, _USERS).sampled(_USERS)
+        judge = run.judge or run.judge_of(_USERS)
         floor = judge.per_user(popularity_scorer(learned.known))
         is_recorded = run.ending is not None and trend_of(learned) is None
         figure = run.best_metric if is_recorded else judge(learned)

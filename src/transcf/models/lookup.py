@@ -16,6 +16,7 @@ from transcf.errors import (
     DataError,
     ParameterError,
     UnknownIdError,
+    check_flag,
     check_word,
     shown,
 )
@@ -42,10 +43,7 @@ class Filters:
 
     def __post_init__(self) -> None:
         """Refuse values that only behave like True or False."""
-        if not isinstance(self.exclude_seen, bool | np.bool_):
-            raise ParameterError(
-                f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
-            )
+        check_flag("exclude_seen", self.exclude_seen)
 
     @classmethod
     def of(

@@ -230,6 +230,13 @@ class TrainingRun:
             return kind(problem, self.settings)
         return self.options.cluster.spread(kind, problem, self.settings)
 
+    def judge_of(self, users: int | None) -> Validation:
+        """Return the validation on a sample of users; there are validation data."""
+        from transcf.evaluation.validation import as_validation
+
+        assert self.validation is not None
+        return as_validation(self.log, self.validation, users).sampled(users)
+
     # -- training ------------------------------------------------------------------------------
 
     def run(
@@ -303,10 +310,7 @@ class TrainingRun:
         """Take over how long to train, and how to validate."""
         settings: IterationSettings = self.settings
         if self.validation is not None:
-            from transcf.evaluation.validation import as_validation
-
-            users = settings.validation_users
-            self.judge = as_validation(self.log, self.validation, users).sampled(users)
+            self.judge = self.judge_of(settings.validation_users)
         often = max(1, round(settings.epochs / _VALIDATIONS))
         self._validate_every = settings.validate_every or often
         self._epochs = self.last_epoch or settings.epochs
