@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.csr import Csr, Histories
-from transcf.data.ids import IdMap, Rows
+from transcf.data.csr import Histories
+from transcf.data.ids import Rows
 from transcf.data.training_data import TrainingData as TrainingData
 from transcf.errors import EvaluationError, FitWarning, UnsupportedError
 from transcf.io.tensors import Arrays, stored
@@ -59,21 +59,6 @@ class FittedScorer(Scorer, ABC):
     def attributes(self) -> dict[str, Any]:
         """Return the fitted attributes of the model, by name without the trailing underscore."""
         return self.arrays()
-
-    @property
-    def users_(self) -> IdMap:
-        """User ids."""
-        return self.known.users
-
-    @property
-    def items_(self) -> IdMap:
-        """Item ids."""
-        return self.known.items
-
-    @property
-    def seen_(self) -> Csr:
-        """Items of each user in training."""
-        return self.known.seen
 
     @property
     def rankable(self) -> npt.NDArray[np.bool_]:
