@@ -23,7 +23,7 @@ import polars as pl
 from transcf import EASE, Recommender
 from transcf.data.csr import Csr, Histories
 from transcf.data.ids import IdMap
-from transcf.io.model_dir import StoredModel
+from transcf.io.model_dir import VERSION
 from transcf.io.tensors import Arrays
 from transcf.models.fitted import TrainingData
 from transcf.models.registry import model_of
@@ -49,26 +49,15 @@ def untrained(
     kind: type[Recommender[Any]], params: dict[str, Any], known: TrainingData, arrays: Arrays
 ) -> Recommender[Any]:
     """Return a model with what it knows and has learned, without training."""
-    stored = StoredModel(
-        kind=kind.__name__,
-        summary="",
-        params=params,
-        report={
-            "users": len(known.users),
-            "items": len(known.items),
-            "interactions": len(known.seen.indices),
-            "seconds": 0.0,
-        },
-        users=known.users,
-        items=known.items,
-        seen=known.seen,
-        histories=known.histories,
-        timed=known.timed,
-        best_epoch=None,
-        additions=0,
-        arrays=arrays,
-    )
-    return model_of(stored, "memory")
+    report = {
+        "users": len(known.users),
+        "items": len(known.items),
+        "interactions": len(known.seen.indices),
+        "seconds": 0.0,
+    }
+    about = {"class": kind.__name__, "version": VERSION, "params": params, "report": report}
+    about |= {"best_epoch": None, "additions": 0}
+    return model_of(about, known, arrays, "memory")
 
 
 def random_known(rng: np.random.Generator, n_users: int, n_items: int) -> TrainingData:

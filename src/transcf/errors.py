@@ -69,6 +69,14 @@ def check_integer(name: str, value: object, least: int = 0) -> int:
     return int(value)
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raise a `ParameterError` unless a parameter is True or False, of Python or NumPy."""
+    from numpy import bool_  # here, as `import transcf` leaves numpy out
+
+    if not isinstance(value, bool | bool_):
+        raise ParameterError(f"{name}={shown(value)} is not allowed; it must be True or False.")
+
+
 class TransCFError(Exception):
     """The parent of every error that this library raises on purpose."""
 

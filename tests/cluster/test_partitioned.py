@@ -153,4 +153,4 @@ def test_without_a_cluster_all_events_are_read(parted: PartitionedLog) -> None:
     model = create("popularity").fit(parted.folder)
     counts: Interactions = parted.read()
     assert np.array_equal(model.item_counts_, counts.by_item.counts)
-    assert read_training_data(parted).facts() == model.learned_.known.facts()
+    assert read_training_data(parted, model.settings_).facts() == model.learned_.known.facts()

@@ -50,6 +50,7 @@ from transcf.data.ids import IdMap
 from transcf.data.json_text import from_json, misfit
 from transcf.data.parquet_check import damage_of
 from transcf.data.readers import Reading
+from transcf.data.training_data import TrainingData
 from transcf.errors import ModelFileError, ParameterError, shown
 from transcf.io import tensors
 from transcf.parallel import check_unforked
@@ -96,8 +97,6 @@ _REPORT = {
     "fitted_on": NotRequired[str],
     "events_after": NotRequired[int],
 }
-#: Attributes of `StoredModel` that the description has under the same name.
-_FIELDS = ("params", "report", "timed", "best_epoch", "additions")
 _CONTENT = {
     "library": str,
     "class": str,
@@ -110,59 +109,46 @@ _CONTENT = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class StoredModel:
-    """The state of a model, as its folder holds it.
+def write_model(
+    folder: str | Path,
+    about: About,
+    known: TrainingData,
+    arrays: tensors.Arrays,
+    summary: str = "",
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write a model atomically to a folder; see `check_replaceable`.
 
-    Attributes:
-        kind, summary: Name of its class, and one line about it.
-        params, report: Hyper-parameters, and facts about its training; JSON values only.
-        users, items: Ids.
-        seen, histories: Items of each user in training, by row and in the order of events.
-        timed: Whether that order is chronological.
-        best_epoch: The epoch that was kept, if there were epochs.
-        additions: How often interactions were added since the fit.
-        arrays: Learned arrays.
-        version: Version of the format that it was read from.
+    `about` is what the model says in its description: "class", "params" and "report" (JSON values),
+    "timed", "best_epoch" and "additions". `summary` is a line of the model card.
     """
-
-    kind: str
-    summary: str
-    params: dict[str, Any]
-    report: dict[str, Any]
-    users: IdMap
-    items: IdMap
-    seen: Csr
-    histories: Histories
-    timed: bool
-    best_epoch: int | None
-    additions: int
-    arrays: tensors.Arrays
-    version: int = VERSION
-
-
-def write_model(model: StoredModel, folder: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a model atomically to a folder; see `check_replaceable`."""
     check_unforked("save a model")
     target = path_of(folder).absolute()
     check_replaceable(target, overwrite=overwrite)
     with atomic_write_dir(target, replace=overwrite) as place:
-        tensors.write(place / _TENSORS, model.arrays)
-        model.users.series.to_frame().write_parquet(place / _USERS)
-        model.items.series.to_frame().write_parquet(place / _ITEMS)
-        _seen_table(model).write_parquet(place / _SEEN)
-        about = _describe(model, place)
+        tensors.write(place / _TENSORS, arrays)
+        known.users.series.to_frame().write_parquet(place / _USERS)
+        known.items.series.to_frame().write_parquet(place / _ITEMS)
+        _seen_table(known).write_parquet(place / _SEEN)
+        about = _described(about, place)
         (place / NAME).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (place / _CARD).write_text(model_card(model.summary, about, model.users), encoding="utf-8")
+        (place / _CARD).write_text(model_card(summary, about, known.users), encoding="utf-8")
     return path_of(folder)
 
 
-def read_model(folder: str | Path, *, mapped: bool | None = None) -> StoredModel:
+def read_model(
+    folder: str | Path, *, mapped: bool | None = None
+) -> tuple[About, TrainingData, tensors.Arrays]:
     """Read a model from its folder, also while the folder is being replaced.
 
     Args:
         folder: The folder.
         mapped: Whether arrays are mapped rather than copied; None maps large ones.
+
+    Returns:
+        Its description (see `write_model`; "version" is that of the format), the interactions that
+        it was fitted on, and its arrays.
 
     Raises:
         ModelFileError: Something is missing, damaged, altered, too old or too new; the message
@@ -200,21 +186,13 @@ def _unreadable(path: Path, error: OSError) -> ModelFileError:
     return ModelFileError(f"{path} cannot be read: {error.strerror or error}.")
 
 
-def _read(folder: Path, mapped: bool | None) -> StoredModel:
+def _read(folder: Path, mapped: bool | None) -> tuple[About, TrainingData, tensors.Arrays]:
     about = _read_about(folder / NAME)
     contents = {name: _content(folder / name, about["files"][name], mapped) for name in _CHECKED}
     users, items = (_read_ids(folder / name, contents[name]) for name in (_USERS, _ITEMS))
     seen, histories = _read_seen(folder / _SEEN, contents[_SEEN], len(users), len(items))
-    return StoredModel(
-        kind=about["class"],
-        summary="",
-        users=users,
-        items=items,
-        seen=seen,
-        histories=histories,
-        arrays=tensors.parse(folder / _TENSORS, contents[_TENSORS])[1],
-        **{name: about[name] for name in (*_FIELDS, "version")},
-    )
+    known = TrainingData(users, items, seen, histories, about["timed"])
+    return about, known, tensors.parse(folder / _TENSORS, contents[_TENSORS])[1]
 
 
 def _read_about(path: Path) -> About:
@@ -288,18 +266,15 @@ def checksums(content: tensors.Bytes) -> list[str]:
     def digest(start: int) -> str:
         return hashlib.sha256(content[start : start + PIECE_BYTES].data).hexdigest()
 
-    starts = range(0, max(len(content), 1), PIECE_BYTES)
-    if len(starts) == 1:
-        return [digest(0)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(digest, starts))
+        return list(pool.map(digest, range(0, max(len(content), 1), PIECE_BYTES)))
 
 
-def _describe(model: StoredModel, place: Path) -> About:
-    """Make the content of `model.json`, JSON values only."""
+def _described(about: About, place: Path) -> About:
+    """Return the content of `model.json`, JSON values only."""
     written = {name: np.memmap(place / name, np.uint8, "r") for name in _CHECKED}
-    about: About = {"format": _FORMAT, "version": VERSION, "library": __version__}
-    about |= {"class": model.kind, **{name: getattr(model, name) for name in _FIELDS}}
+    kind = about["class"]
+    about = {"format": _FORMAT, "version": VERSION, "library": __version__, **about}
     about["files"] = {
         name: {"bytes": len(content), "sha256": checksums(content)}
         for name, content in written.items()
@@ -310,7 +285,7 @@ def _describe(model: StoredModel, place: Path) -> About:
             raise ValueError(f"{wrong} has another type")
     except (ValueError, TypeError) as error:
         raise ParameterError(
-            f"{model.kind} cannot be saved: its parameters and report must be plain numbers, words "
+            f"{kind} cannot be saved: its parameters and report must be plain numbers, words "
             f"and lists ({error})."
         ) from error
     return {**about, "sha256": _own_checksum(about)}
@@ -388,15 +363,15 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
         )
 
 
-def _seen_table(model: StoredModel) -> pl.DataFrame:
+def _seen_table(known: TrainingData) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    indptr, owners = model.seen.indptr, model.seen.entry_rows
+    indptr, owners = known.seen.indptr, known.seen.entry_rows
     places = np.empty(len(owners), np.int32)
-    for first in range(0, model.seen.n_rows, _USERS_AT_ONCE):
-        users = np.arange(first, min(first + _USERS_AT_ONCE, model.seen.n_rows))
-        some = model.histories.take(users)
+    for first in range(0, known.seen.n_rows, _USERS_AT_ONCE):
+        users = np.arange(first, min(first + _USERS_AT_ONCE, known.seen.n_rows))
+        some = known.histories.take(users)
         places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
-    return pl.DataFrame({"user": owners, "item": model.seen.indices, "place": places})
+    return pl.DataFrame({"user": owners, "item": known.seen.indices, "place": places})
 
 
 def _read_ids(path: Path, content: tensors.Bytes) -> IdMap:

@@ -24,11 +24,13 @@ GONE = {
     f"transcf-{name}": "The extensions of TransCF were removed: none was better by the same solver"
     for name in ("attention", "map", "friends", "categories", "swapped")
 }
-#: Values of the parameter `form` of TransCF, as values of `variant`.
-VARIANTS = {"still": "none"}
-#: Parameters, by class.
+#: Parameters, by class. The value "still" of `form` is called "none" now.
 PARAMETERS = {
-    "TransCF": {"refresh": "neighborhood_updates", "bound": "norm_constraint"},
+    "TransCF": {
+        "form": "variant",
+        "refresh": "neighborhood_updates",
+        "bound": "norm_constraint",
+    },
     "TransCFMixture": {
         "rho": "history_decay",
         "future": "future_weight",
@@ -51,7 +53,6 @@ REMOVED: dict[str, dict[str, Any]] = {
     "CDAE": {"loss": "logistic"},
 }
 
-_MIXTURE = "TransCFMixture"
 #: Parameters of the one class of version 0.1 that only the mixture used.
 _ONLY_MIXTURE_HAS = {
     *("tau", "beta", "rho", "future", "tied", "shared_negatives", "negative_power"),
@@ -78,14 +79,10 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
     now, belong to `TransCFMixture`, or are given by the old and the new name.
     """
     found = dict(params)
-    if class_name == "TransCF" and "form" in found:
-        form = found.pop("form")
-        if form == "mixture":
-            _warn("TransCF with form='mixture' is TransCFMixture now, 'transcf-mixture'")
-            class_name = _MIXTURE
-        else:
-            _warn("The parameter 'form' of TransCF is called 'variant' now")
-            found = _renamed(class_name, found, "variant", _variant(form))
+    if class_name == "TransCF" and found.get("form") == "mixture":
+        _warn("TransCF with form='mixture' is TransCFMixture now, 'transcf-mixture'")
+        del found["form"]
+        class_name = "TransCFMixture"
     if class_name == "TransCF" and (moved := sorted(_ONLY_MIXTURE_HAS & found.keys())):
         raise ParameterError(
             f"{moved[0]!r} is no parameter of TransCF: it belongs to TransCFMixture, "
@@ -94,7 +91,11 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
     for old, new in PARAMETERS.get(class_name, {}).items():
         if old in found:
             _warn(f"The parameter {old!r} of {class_name} is called {new!r} now")
-            found = _renamed(class_name, found, new, found.pop(old))
+            if new in found:
+                raise ParameterError(
+                    f"{class_name} is given {new!r} twice, by its old and its new name."
+                )
+            found[new] = _current_value(old, found.pop(old))
     for old, value in REMOVED.get(class_name, {}).items():
         if old in found:
             given = found.pop(old)
@@ -104,6 +105,10 @@ def current_params(class_name: str, params: Mapping[str, Any]) -> tuple[str, dic
                 )
             _warn(f"{class_name} has no parameter {old!r} any more: it is always {value!r}")
     return class_name, found
+
+
+def _current_value(old: str, value: Any) -> Any:
+    return "none" if old == "form" and value == "still" else value
 
 
 def without_removed(class_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,12 +139,15 @@ def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict
     if class_name == "Blend":
         found["parts"] = _parts_of_format_2(str(found.get("parts", "ease + transcf")))
     elif class_name == "TransCF":
-        class_name, found = _transcf_of_format_2(found)
+        if found.get("form", "mixture") == "mixture":
+            class_name = "TransCFMixture"
+        else:
+            _check_extensions(found)
         _warn(f"The folder of a TransCF is of version 0.1 and read as {class_name}: save it again")
     else:
         return class_name, found
     names = PARAMETERS.get(class_name, {})
-    found = {names.get(name, name): value for name, value in found.items()}
+    found = {names.get(name, name): _current_value(name, found[name]) for name in found}
     for name, value in REMOVED.get(class_name, {}).items():
         if found.pop(name, value) != value:
             _warn(f"{class_name} has no parameter {name!r} any more; the folder's is ignored")
@@ -149,27 +157,19 @@ def from_format_2(class_name: str, params: Mapping[str, Any]) -> tuple[str, dict
     return class_name, {name: value for name, value in found.items() if name in known}
 
 
-def _transcf_of_format_2(params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the class that a TransCF of version 0.1 belongs to now, and its parameters."""
-    form = params.pop("form", "mixture")
-    if form == "mixture":
-        return _MIXTURE, params
+def _check_extensions(params: dict[str, Any]) -> None:
+    """Raise a `ParameterError` for a TransCF of version 0.1 with a removed extension."""
     asked = {
         "attention": params.get("neighbors") == "attention",
         "map": params.get("mapping") == "network",
         "friends": params.get("friends"),
         "categories": params.get("category"),
-        "swapped": form == "swapped",
+        "swapped": params["form"] == "swapped",
     }
     for name, is_used in asked.items():
         if is_used:
             why = GONE[f"transcf-{name}"]
             raise ParameterError(f"TransCF with {name} does not exist any more. {why}.")
-    return "TransCF", {**params, "variant": _variant(form)}
-
-
-def _variant(form: Any) -> Any:
-    return VARIANTS.get(form, form) if isinstance(form, str) else form
 
 
 def _parts_of_format_2(text: str) -> str:
@@ -179,17 +179,9 @@ def _parts_of_format_2(text: str) -> str:
         name, values = found[1].lower(), found[2] or ""
         if name != "transcf":
             return NAMES.get(name, found[1]) + values
-        if "form=" not in values:
-            return "transcf-mixture" + values
-        return name + values  # the parameter `form` says which
+        return name + values if "form=" in values else f"transcf-mixture{values}"
 
     return re.sub(r"""([A-Za-z][\w-]*)(\s*\((?:[^()'"]|'[^']*'|"[^"]*")*\))?""", renamed, text)
-
-
-def _renamed(class_name: str, params: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    if name in params:
-        raise ParameterError(f"{class_name} is given {name!r} twice, by its old and its new name.")
-    return {**params, name: value}
 
 
 def _warn(text: str) -> None:

@@ -21,6 +21,7 @@ from transcf.data.csr import Csr, Histories
 from transcf.data.files import path_of
 from transcf.data.ids import Id, IdMap
 from transcf.data.interactions import Interactions
+from transcf.data.training_data import TrainingData
 from transcf.errors import (
     DataError,
     NotFittedError,
@@ -34,7 +35,7 @@ from transcf.models import registry, tables
 from transcf.models.event_weights import WeightSettings
 from transcf.models.explain import Explanation, explanation
 from transcf.models.families import IterationSettings, LogSizes, check_memory, resolve
-from transcf.models.fitted import FittedScorer, TrainingData, check_fit
+from transcf.models.fitted import FittedScorer, check_fit
 from transcf.models.lookup import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.params import (
     Configurable,
@@ -44,6 +45,7 @@ from transcf.models.params import (
     flat_params,
     init_from_params,
     nested_params,
+    values_of,
 )
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
@@ -59,9 +61,6 @@ from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer
 
 __all__ = ["Recommender", "init_from_params"]
-
-if TYPE_CHECKING:
-    from transcf.data.partitioned import PartitionedLog
 
 
 class Recommender(Configurable[S], Scorer, ABC):
@@ -208,8 +207,7 @@ class Recommender(Configurable[S], Scorer, ABC):
         Raises:
             OutOfMemoryError: It would need more memory than is free; raised before it starts.
         """
-        options = options or FitOptions()
-        return self._fit(_log_of(train, options), validation, options)
+        return self._fit(train, validation, options)
 
     def refit(self, log: Any, options: FitOptions | None = None) -> Self:
         """Fit again on all interactions, with the number of epochs that was found best.
@@ -230,8 +228,7 @@ class Recommender(Configurable[S], Scorer, ABC):
             >>> model.refit(log).report_["interactions"]
             3000
         """
-        before, options = self._without_trend(), options or FitOptions()
-        trend, log = trend_of(self._fitted()), _log_of(log, options)
+        before, trend = self._without_trend(), trend_of(self._fitted())
         chosen = self.report_.get("trend")
         self._fit(log, None, options, self.best_epoch_, before, trend)
         if trend is None and chosen is not None:
@@ -240,15 +237,20 @@ class Recommender(Configurable[S], Scorer, ABC):
 
     def _fit(
         self,
-        train: Interactions | PartitionedLog,
+        train: Any,
         validation: Held,
-        options: FitOptions,
+        options: FitOptions | None,
         last_epoch: int | None = None,
         before: FittedScorer | None = None,
         kept_trend: AutoTrend | None = None,
     ) -> Self:
+        from transcf.data.readers import as_interactions, as_partitioned
+
         self._check_params()
-        if not len(train):
+        options = options or FitOptions()
+        parted = None if options.cluster is None else as_partitioned(train)
+        log = as_interactions(train) if parted is None else parted
+        if not len(log):
             raise DataError(f"{type(self).__name__} cannot be fitted: there are no interactions.")
         if options.cluster is not None and not self._supports_distributed:
             raise UnsupportedError(
@@ -256,23 +258,23 @@ class Recommender(Configurable[S], Scorer, ABC):
                 f"cluster out, or take one of {', '.join(registry.distributable())}."
             )
         started = clock()
-        if isinstance(train, Interactions):
-            known = TrainingData.of(train)
+        if isinstance(log, Interactions):
+            known = TrainingData.of(log)
         else:
             from transcf.models.partitioned import read_training_data
 
-            known = read_training_data(train, self.settings)
+            known = read_training_data(log, self.settings)
         kept = None if before is None else self.settings_
-        settings = resolve(self.settings, LogSizes.of(train), kept)
+        settings = resolve(self.settings, LogSizes.of(known), kept)
         run = TrainingRun(
-            self.name, train, known, settings, validation, options,
+            self.name, log, known, settings, validation, options,
             last_epoch=last_epoch,
             before=before,
-            add_manual_trend=manual_trend(train, self.settings),
+            add_manual_trend=manual_trend(log, self.settings),
             divergence_hint=self._divergence_hint,
         )  # fmt: skip
         try:
-            memory = check_memory(self.name, self.settings, train.n_users, train.n_items)
+            memory = check_memory(self.name, self.settings, log.n_users, log.n_items)
             with memory, use_threads(options.threads):
                 learned = with_trend(self._learn(run), run, kept_trend)
         except DivergedRunError as error:
@@ -342,7 +344,7 @@ class Recommender(Configurable[S], Scorer, ABC):
 
     def _settings_for(self, known: TrainingData) -> S:
         """Return the settings with the defaults that depend on the data."""
-        return resolve(self.settings, LogSizes.of_counts(known.seen.counts, known.item_counts))
+        return resolve(self.settings, LogSizes.of(known))
 
     # -- the fitted model, and its scores by row -----------------------------------------------
 
@@ -652,7 +654,23 @@ class Recommender(Configurable[S], Scorer, ABC):
         """
         from transcf.io.model_dir import write_model
 
-        return write_model(registry.stored_of(self), folder, overwrite=overwrite)
+        learned, kind = self._fitted(), type(self)
+        if kind.__name__ not in registry.HOMES:
+            raise ParameterError(
+                f"There is no registered class {kind.__name__!r}: transcf.load could not read what "
+                "it saved."
+            )
+        about = {
+            "class": kind.__name__,
+            "params": values_of(self.settings_),
+            "report": self.report_,
+            "timed": learned.known.timed,
+            "best_epoch": self.best_epoch_,
+            "additions": self.additions_,
+        }
+        summary = (kind.__doc__ or "").strip().split("\n")[0]
+        arrays = learned.stored_arrays()
+        return write_model(folder, about, learned.known, arrays, summary, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, mapped: bool | None = None) -> Self:
@@ -664,11 +682,3 @@ class Recommender(Configurable[S], Scorer, ABC):
                 f"{folder} holds a {kind}, not a {cls.__name__}: use {kind}.load or transcf.load."
             )
         return model
-
-
-def _log_of(data: Any, options: FitOptions) -> Interactions | PartitionedLog:
-    """Return the interactions; a partitioned log stays one if training is distributed."""
-    from transcf.data.readers import as_interactions, as_partitioned
-
-    parted = None if options.cluster is None else as_partitioned(data)
-    return as_interactions(data) if parted is None else parted

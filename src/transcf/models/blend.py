@@ -228,9 +228,7 @@ class Blend(Recommender[BlendSettings]):
                 "chosen for, so that refit has none: use fit."
             )
         if run.validation is not None:  # shared by all parts, so that it is prepared once
-            from transcf.evaluation.validation import as_validation
-
-            run = replace(run, validation=as_validation(run.train, run.validation))
+            run = replace(run, validation=run.judge_of(None))
         models: list[Recommender[Any]] = []
         for place, part in enumerate(parts):
             options, model = run.options, part.make(self.settings.random_state)
@@ -260,9 +258,7 @@ class Blend(Recommender[BlendSettings]):
         if isinstance(run.before, Blended):
             weights = run.before.weights
         elif run.validation is not None:
-            from transcf.evaluation.validation import as_validation
-
-            judge = as_validation(run.train, run.validation).sampled(_USERS)
+            judge = run.judge_of(_USERS)
             cached = [CachedScorer(part, _CACHE_BYTES // len(learned)) for part in learned]
 
             def metric(weights: Weights) -> float:

@@ -1,4 +1,4 @@
-"""States of a training run, and checkpoints from which it resumes with the same bits.
+"""Checkpoints of a training run, from which it resumes with the same bits.
 
 A checkpoint is one file, replaced atomically. Tensors of other processes are
 written by these processes, in part files next to the checkpoint. The checkpoint is written last and
@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,11 @@ from transcf.data.atomic import atomic_write
 from transcf.errors import ModelFileError
 from transcf.io import tensors
 from transcf.io.tensors import Arrays
-from transcf.models.training import State, Trainable, state_of
+
+#: What the next epoch depends on: tensors, or a reference to those of other processes. The latter
+#: have `write(folder)`, which writes part files once and returns them; tensors that are in several
+#: parts are joined in order.
+State: TypeAlias = Any
 
 FILE_NAME = "checkpoint.safetensors"
 #: How the names of parts begin.
@@ -39,22 +43,13 @@ class PartFile:
     digest: str
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The state of a run between two epochs: after the last epoch and after the best one.
-
-    `history` has a record of each finished epoch; `best` is empty without validation. States that
-    were read from a file are tensors.
-    """
-
-    history: list[dict[str, Any]]
-    current: State
-    best: State
-
-
 @dataclass
 class CheckpointFile:
-    """Reads and writes the checkpoint of one run; that of another run is refused."""
+    """Reads and writes the checkpoint of one run; that of another run is refused.
+
+    It holds the history (a record of each finished epoch), the state after the last epoch and the
+    state after the best one, which is empty without validation.
+    """
 
     folder: Path  # made when needed
     fingerprint: str  # of model, settings and data
@@ -70,39 +65,32 @@ class CheckpointFile:
         """Whether enough time has passed since the last write."""
         return time.monotonic() - self._last_write >= self.seconds_between
 
-    def write_if_due(
-        self, history: list[dict[str, Any]], trainable: Trainable, best: State, is_last: bool
-    ) -> None:
-        """Write the present state if it is the last one, or if it is time to."""
-        if is_last or self.is_due():
-            self.write(Checkpoint(history, state_of(trainable), best))
-
-    def write(self, checkpoint: Checkpoint) -> None:
+    def write(self, history: list[dict[str, Any]], current: State, best: State) -> None:
         """Replace the file; a run killed at any moment leaves the old or the new one whole."""
         arrays: Arrays = {}
-        parts: dict[str, Sequence[PartFile]] = {}
-        for prefix, found in ((_CURRENT, checkpoint.current), (_BEST, checkpoint.best)):
-            if isinstance(found, dict):
-                arrays |= {prefix + name: array for name, array in found.items()}
+        parts: dict[str, list[dict[str, str]]] = {}
+        for prefix, state in ((_CURRENT, current), (_BEST, best)):
+            if isinstance(state, dict):
+                arrays |= {prefix + name: array for name, array in state.items()}
             else:
-                parts[prefix] = found.write(self.folder)
+                parts[prefix] = [asdict(part) for part in state.write(self.folder)]
         about = {
             "version": _VERSION,
             "fingerprint": self.fingerprint,
-            "epoch": len(checkpoint.history),
-            "history": checkpoint.history,
-            "parts": {prefix: [asdict(part) for part in files] for prefix, files in parts.items()},
+            "epoch": len(history),
+            "history": history,
+            "parts": parts,
         }
         with atomic_write(self.path) as unfinished:
             tensors.write(unfinished, arrays, json.dumps(about))
-        named = {part.name for files in parts.values() for part in files}
+        named = {part["name"] for files in parts.values() for part in files}
         for path in self.folder.glob(f"{PART}*"):
             if path.name not in named:
                 path.unlink(missing_ok=True)
         self._last_write = time.monotonic()
 
-    def read(self) -> Checkpoint | None:
-        """Return the stored state, None if there is none."""
+    def read(self) -> tuple[list[dict[str, Any]], Arrays, Arrays] | None:
+        """Return the history and the tensors of both states, None if there is no checkpoint."""
         try:
             about, arrays = tensors.read_with_about(self.path)
             state = json.loads(about)
@@ -127,19 +115,19 @@ class CheckpointFile:
             | self._joined(parts.get(prefix, []))
             for prefix in (_CURRENT, _BEST)
         )
-        return Checkpoint(history, current, best)
+        return history, current, best
 
     def _joined(self, parts: Sequence[PartFile]) -> Arrays:
+        """Return the tensors of part files, rows that are in several parts in their order."""
         found: dict[str, list[npt.NDArray[Any]]] = {}
         for part in parts:
             try:
                 content = np.fromfile(self.folder / Path(part.name).name, np.uint8)
-                if hashlib.sha256(content.data).hexdigest() != part.digest:
-                    raise self._damage()
-                _, arrays = tensors.parse(self.path, content)
             except OSError as error:
                 raise self._damage() from error
-            for name, array in arrays.items():
+            if hashlib.sha256(content.data).hexdigest() != part.digest:
+                raise self._damage()
+            for name, array in tensors.parse(self.path, content)[1].items():
                 found.setdefault(name, []).append(array)
         return {name: np.concatenate(rows) for name, rows in found.items()}
 

@@ -11,6 +11,7 @@ import numpy as np
 from transcf.data.csr import offsets
 from transcf.data.interactions import Interactions
 from transcf.data.readers import as_interactions
+from transcf.data.training_data import Growth
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
 from transcf.kernels.als_elements import Arrivals, descend_rows, learn_online
@@ -26,7 +27,7 @@ from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, first_vectors, stored_factors
 from transcf.models.families import LeastSquaresSettings, LogSizes
-from transcf.models.fitted import FittedScorer, Growth, TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.ials import UNOBSERVED_RATIO
 from transcf.models.params import setting, settings
 from transcf.models.training import TrainingRun

@@ -145,11 +145,6 @@ class EventWeights:
         return f"EventWeights({', '.join(shown)})"
 
     @property
-    def uses_times(self) -> bool:
-        """Whether anything depends on the times of events."""
-        return self.recency > 0 or self.half_life is not None or bool(self.trend)
-
-    @property
     def trend_by_hand(self) -> float:
         """The trend that is set by a number; 0 if there is none, or it is chosen by `fit`."""
         return 0.0 if self.trend is None or self.trend == "auto" else float(self.trend)

@@ -21,7 +21,7 @@ import polars as pl
 
 from transcf.data.csr import Histories
 from transcf.data.ids import Id, Rows
-from transcf.errors import ParameterError, UnknownIdError, check_integer, shown
+from transcf.errors import ParameterError, UnknownIdError, check_flag, check_integer
 from transcf.retrieval.scorer import Scorer, block_length
 
 if TYPE_CHECKING:
@@ -225,10 +225,7 @@ def explanation(
     `user` has row and id; None for a history alone, which `scorer` has in row 0.
     """
     top = check_integer("top", top, 1)
-    if not isinstance(include_seen, bool | np.bool_):
-        raise ParameterError(
-            f"include_seen={shown(include_seen)} is not allowed; it must be True or False."
-        )
+    check_flag("include_seen", include_seen)
     known = learned.known
     target = int(known.items.require([item], "item")[0])
     if not learned.rankable[target]:

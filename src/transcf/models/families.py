@@ -25,6 +25,7 @@ from transcf.models.params import setting, settings, values_of
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
+    from transcf.data.training_data import TrainingData
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 #: Most samples of a user and epoch.
@@ -42,13 +43,9 @@ class LogSizes:
     items: Array  # events of each item, all above 0
 
     @classmethod
-    def of(cls, log: Interactions | PartitionedLog) -> LogSizes:
-        """Count the events of a log."""
-        return cls.of_counts(log.user_counts, log.item_counts)
-
-    @classmethod
-    def of_counts(cls, users: Array, items: Array) -> LogSizes:
-        """Leave out users and items without events."""
+    def of(cls, log: Interactions | PartitionedLog | TrainingData) -> LogSizes:
+        """Count the events of a log, or of what a model keeps of it."""
+        users, items = log.user_counts, log.item_counts
         return cls(users[users > 0], items[items > 0])
 
     @property

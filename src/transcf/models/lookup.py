@@ -16,6 +16,7 @@ from transcf.errors import (
     DataError,
     ParameterError,
     UnknownIdError,
+    check_flag,
     check_word,
     shown,
 )
@@ -42,10 +43,7 @@ class Filters:
 
     def __post_init__(self) -> None:
         """Refuse values that only behave like True or False."""
-        if not isinstance(self.exclude_seen, bool | np.bool_):
-            raise ParameterError(
-                f"exclude_seen={shown(self.exclude_seen)} is not allowed; it must be True or False."
-            )
+        check_flag("exclude_seen", self.exclude_seen)
 
     @classmethod
     def of(
@@ -96,20 +94,17 @@ def user_rows(learned: FittedScorer, users: Any, on_unknown: Fallback) -> Rows:
     return usable_rows(learned.known.users, users, "user", has_history, on_unknown)
 
 
-def users_of(
-    learned: FittedScorer, users: Any, on_unknown: Fallback
-) -> tuple[Rows, list[Id] | None]:
-    """Return the rows of users, each once; with "popular" also ids, and rows may be `UNKNOWN`."""
+def users_of(learned: FittedScorer, users: Any, on_unknown: Fallback) -> tuple[Rows, pl.Series]:
+    """Return the rows and ids of users, each once; with "popular" a row may be `UNKNOWN`."""
     check_word("on_unknown", on_unknown, get_args(Fallback))
-    if on_unknown != "popular":
-        return user_rows(learned, users, on_unknown), None
-    known = learned.known
-    if users is None:
-        rows = user_rows(learned, None, "raise")
-        return rows, known.users.ids(rows).to_list()
-    ids = list(dict.fromkeys(_plain_id(known.users, user) for user in _as_ids(users, "user")))
-    rows = known.users.rows(ids)
-    return np.where(known.active[rows], rows, np.int32(UNKNOWN)), ids
+    known = learned.known.users
+    if users is None or on_unknown != "popular":
+        rows = user_rows(learned, users, on_unknown)
+        return rows, known.ids(rows)
+    ids = list(dict.fromkeys(_plain_id(known, user) for user in _as_ids(users, "user")))
+    rows = known.rows(ids)
+    owners = pl.Series(ids, dtype=pl.String if known.is_text else pl.Int64)
+    return np.where(learned.known.active[rows], rows, np.int32(UNKNOWN)), owners
 
 
 def _plain_id(ids: IdMap, user: Any) -> Id:

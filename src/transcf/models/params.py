@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Rational, Real
 from types import NoneType, UnionType
@@ -163,19 +163,18 @@ def refusal(owner: str, name: str, value: object, rule: Rule) -> ParameterError:
     )
 
 
-def check_names(owner: str, names: Iterable[str], rules: Mapping[str, Rule]) -> None:
-    """Raise a `ParameterError` for the first name that is no parameter."""
-    for name in names:
-        if name not in rules:
-            raise ParameterError(
-                f"{owner} has no parameter {name!r}; it has: {', '.join(rules) or 'none'}."
-                f"{did_you_mean(name, rules)}"
-            )
+def unknown_name(owner: str, name: str, rules: Mapping[str, Rule]) -> ParameterError:
+    """Return the error for a name that is no parameter."""
+    return ParameterError(
+        f"{owner} has no parameter {name!r}; it has: {', '.join(rules) or 'none'}."
+        f"{did_you_mean(name, rules)}"
+    )
 
 
 def parse(owner: str, name: str, text: str, rules: Mapping[str, Rule]) -> Value:
     """Read a value given as text (`--set name=text`) by its rule."""
-    check_names(owner, [name], rules)
+    if name not in rules:
+        raise unknown_name(owner, name, rules)
     value: Value = text
     if not isinstance(rules[name], Choice | Text):
         lowered = text.strip().lower()
@@ -200,17 +199,15 @@ def setting(
     low: float = -math.inf,
     above: float | None = None,
     high: float = math.inf,
-    words: Sequence[str] | None = None,
     rule: Rule | None = None,
 ) -> Any:
     """Describe a field: default, meaning, and the allowed values of its type.
 
-    Numbers have bounds: at least `low`, or larger than `above`, and at most `high`. A text has
-    `words` if its type does not list them. A `rule` says what all these cannot.
+    Numbers have bounds: at least `low`, or larger than `above`, and at most `high`. A `rule` says
+    what types and bounds cannot.
     """
     bounds = Number(low if above is None else above, high, above is not None)
-    metadata = {"meaning": meaning, "bounds": bounds, "words": words, "rule": rule}
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata={"meaning": meaning, "bounds": bounds, "rule": rule})
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
@@ -228,23 +225,22 @@ def settings(**defaults: Any) -> Callable[[type[T]], type[T]]:
         made = dataclass(frozen=True, kw_only=True, eq=True)(kind)
         for entry in fields(cast(Any, made)):
             if entry.name in own:
-                rule = entry.metadata["rule"] or _rule(hints[entry.name], entry.metadata)
+                rule = entry.metadata["rule"] or _rule(hints[entry.name], entry.metadata["bounds"])
                 entry.metadata = {**entry.metadata, "rule": rule}  # type: ignore[assignment]
         return made
 
     return make
 
 
-def _rule(hint: Any, metadata: Mapping[str, Any]) -> Rule:
+def _rule(hint: Any, bounds: Number) -> Rule:
     parts = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
     (plain,) = parts - {NoneType}
     if plain is bool:
         return Flag()
     if is_dataclass(plain):
         return Group(cast(type, plain))
-    if plain is str or get_origin(plain) is Literal:
-        return Choice(tuple(metadata["words"] or get_args(plain)))
-    bounds: Number = metadata["bounds"]
+    if get_origin(plain) is Literal:
+        return Choice(get_args(plain))
     return replace(bounds, whole=plain is int, optional=NoneType in parts)
 
 
@@ -376,8 +372,8 @@ class Configurable(Generic[S]):
     @classmethod
     def _check_names(cls, names: Iterable[str]) -> None:
         """Raise a `ParameterError` for the first unknown hyper-parameter."""
-        unknown = [name for name in names if name not in cls._param_names()]
-        check_names(cls.__name__, unknown, cls._rules())
+        if unknown := [name for name in names if name not in cls._param_names()]:
+            raise unknown_name(cls.__name__, unknown[0], cls._rules())
 
     def _check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""
@@ -413,13 +409,8 @@ def init_from_params(settings: Callable[P, Any]) -> Callable[Concatenate[Any, P]
 
 def signature_of(kind: type) -> inspect.Signature:
     """Return the constructor's signature: every field by name, with its default."""
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Signature(
-        [
-            inspect.Parameter(entry.name, by_name, default=entry.default, annotation=entry.type)
-            for entry in fields_of(kind)
-        ]
-    )
+    own = inspect.signature(kind).parameters
+    return inspect.Signature([own[entry.name] for entry in fields_of(kind)])
 
 
 def describe(kind: type) -> str:

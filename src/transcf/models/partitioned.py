@@ -51,27 +51,23 @@ def _read_problem(log: PartitionedLog, first: int, end: int, recency: float) -> 
     return Problem(by_user, log.item_counts, np.concatenate(weights) if weights else EVEN)
 
 
-def check_weights(log: PartitionedLog, settings: object) -> None:
-    """Refuse settings that compare events of different users, which no process has all of."""
-    if not isinstance(settings, WeightSettings):
-        return
-    given = settings.event_weights
-    asked = {
-        "half_life": given.half_life is not None and log.timed,
-        "confidence": given.confidence != "none",
-        "trend": given.trend_by_hand > 0,
-    }
-    wrong = next((name for name, is_asked in asked.items() if is_asked), None)
-    if wrong is not None:
-        raise UnsupportedError(
-            f"{wrong} compares events of different users, and no process holds all events of a log "
-            f"in parts: leave {wrong} out, or fit without a cluster."
-        )
-
-
 def read_training_data(log: PartitionedLog, settings: object) -> TrainingData:
-    """Return what a fitted model keeps of a log, 8 bytes per event, after `check_weights`."""
-    check_weights(log, settings)
+    """Return what a fitted model keeps of a log, 8 bytes per event.
+
+    Weights that compare events of different users, which no process has all of, are refused.
+    """
+    if isinstance(settings, WeightSettings):
+        given = settings.event_weights
+        asked = {
+            "half_life": given.half_life is not None and log.timed,
+            "confidence": given.confidence != "none",
+            "trend": given.trend_by_hand > 0,
+        }
+        if wrong := [name for name, is_asked in asked.items() if is_asked]:
+            raise UnsupportedError(
+                f"{wrong[0]} compares events of different users, and no process holds all events "
+                f"of a log in parts: leave {wrong[0]} out, or fit without a cluster."
+            )
     indptr, seen = log.item_lists()
     _, in_order = log.item_lists(in_order=True)
     histories = Histories(indptr, in_order, log.n_items)

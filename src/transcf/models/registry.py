@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
+from transcf.models import aliases
+from transcf.models.params import flat_params, nested_params, values_of
 
 if TYPE_CHECKING:
-    from transcf.io.model_dir import StoredModel
+    from transcf.data.training_data import TrainingData
+    from transcf.io.tensors import Arrays
     from transcf.models.base import Recommender
 
 #: Module of each class, in the order of tables.
@@ -52,7 +55,7 @@ HOMES = {
 
 def available() -> tuple[str, ...]:
     """Return the names of all models."""
-    return tuple(name for class_name in HOMES for name in _variants(class_name))
+    return tuple(name for class_name in HOMES for name in import_class(class_name)._variants)
 
 
 def distinct() -> tuple[str, ...]:
@@ -72,19 +75,23 @@ def canonical_name(name: str) -> str:
 
 def model_class(name: str) -> type[Recommender[Any]]:
     """Return the class of a model; case, blanks, `-` and `_` in the name do not matter."""
-    return import_class(_find(name)[0])
+    return _find(name)[0]
 
 
-def _find(name: str) -> tuple[str, str]:
+def import_class(class_name: str) -> type[Recommender[Any]]:
+    """Return a class by its own name, one of `HOMES`."""
+    module = import_module(f"transcf.models.{HOMES[class_name]}")
+    found: type[Recommender[Any]] = getattr(module, class_name)
+    return found
+
+
+def _find(name: str) -> tuple[type[Recommender[Any]], str]:
+    """Return the class and the listed name of a model."""
     if not isinstance(name, str):
         raise ParameterError(
             f"{shown(name)} is no name of a model; there are: {', '.join(available())}."
         )
-    found = _look_up(name)
-    if found is None:
-        from transcf.models.aliases import current_name
-
-        found = _look_up(current_name(name))
+    found = _look_up(name) or _look_up(aliases.current_name(name))
     if found is None:
         known = available()
         raise ParameterError(
@@ -93,26 +100,15 @@ def _find(name: str) -> tuple[str, str]:
     return found
 
 
-def _look_up(name: str) -> tuple[str, str] | None:
+def _look_up(name: str) -> tuple[type[Recommender[Any]], str] | None:
     wanted = _bare(name)
     # Most names are those of a class: then no other has to be imported.
     likely = [class_name for class_name in HOMES if _bare(class_name) == wanted]
-    for class_name in likely or HOMES:
-        for variant in _variants(class_name):
+    for kind in map(import_class, likely or HOMES):
+        for variant in kind._variants:
             if _bare(variant) == wanted:
-                return class_name, variant
+                return kind, variant
     return None
-
-
-def _variants(class_name: str) -> dict[str, dict[str, Any]]:
-    return import_class(class_name)._variants
-
-
-def import_class(class_name: str) -> type[Recommender[Any]]:
-    """Return a class by its own name, one of `HOMES`."""
-    module = import_module(f"transcf.models.{HOMES[class_name]}")
-    found: type[Recommender[Any]] = getattr(module, class_name)
-    return found
 
 
 def _bare(name: str) -> str:
@@ -134,26 +130,20 @@ def create(name: str, **params: Any) -> Recommender[Any]:
         >>> create("random", random_state=7)
         Random(random_state=7)
     """
-    from transcf.models.params import nested_params
-
     name, params = current(name, params)
-    class_name, variant = _find(name)
-    kind = import_class(class_name)
-    given = nested_params(kind._settings_class, {**kind._variants[variant], **params})
-    model: Recommender[Any] = kind(**given)
+    kind, variant = _find(name)
+    given = {**kind._variants[variant], **params}
+    model: Recommender[Any] = kind(**nested_params(kind._settings_class, given))
     return model
 
 
 def current(name: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name and parameters of a model, old names replaced and groups taken apart."""
-    from transcf.models.params import flat_params
-
-    class_name, variant = _find(name)
-    if not params.keys() <= import_class(class_name)._param_names():
-        from transcf.models.aliases import current_params
-
-        found, params = current_params(class_name, params)
-        variant = variant if found == class_name else next(iter(_variants(found)))
+    kind, variant = _find(name)
+    if not params.keys() <= kind._param_names():
+        class_name, params = aliases.current_params(kind.__name__, params)
+        if class_name != kind.__name__:
+            variant = next(iter(import_class(class_name)._variants))
     return variant, flat_params(params)
 
 
@@ -162,8 +152,6 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
 
     `create` makes an equal model of them.
     """
-    from transcf.models.params import values_of
-
     given, variants = values_of(model.settings), type(model)._variants
     matching = [name for name, own in variants.items() if own.items() <= given.items()]
     name = max(matching, key=lambda name: len(variants[name]), default=next(iter(variants)))
@@ -187,8 +175,8 @@ def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, 
 
 def preset_of(name: str, preset_name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the parameters of a preset for a model by name; those of a variant win."""
-    class_name, variant = _find(name)
-    return preset(class_name, preset_name, dataset) | _variants(class_name)[variant]
+    kind, variant = _find(name)
+    return preset(kind.__name__, preset_name, dataset) | kind._variants[variant]
 
 
 @cache
@@ -230,49 +218,19 @@ def load_version(folder: str | Path, *, mapped: bool | None = None) -> Recommend
     """Read the model in a folder itself, whatever its current version is."""
     from transcf.io.model_dir import read_model
 
-    return model_of(read_model(folder, mapped=mapped), folder)
+    return model_of(*read_model(folder, mapped=mapped), folder)
 
 
-def stored_of(model: Recommender[Any]) -> StoredModel:
-    """Return the state of a fitted model, as its folder holds it."""
-    from transcf.io.model_dir import StoredModel
-    from transcf.models.params import values_of
-
-    learned, kind = model._fitted(), type(model)
-    known = learned.known
-    if kind.__name__ not in HOMES:
-        raise ParameterError(
-            f"There is no registered class {kind.__name__!r}: transcf.load could not read what it "
-            "saved."
-        )
-    return StoredModel(
-        kind=kind.__name__,
-        summary=(kind.__doc__ or "").strip().split("\n")[0],
-        params=values_of(model.settings_),
-        report=model.report_,
-        best_epoch=model.best_epoch_,
-        additions=model.additions_,
-        users=known.users,
-        items=known.items,
-        seen=known.seen,
-        histories=known.histories,
-        timed=known.timed,
-        arrays=learned.stored_arrays(),
-    )
-
-
-def model_of(stored: StoredModel, folder: str | Path) -> Recommender[Any]:
-    """Return the model that was read from a folder."""
-    from transcf.models import aliases
-    from transcf.models.fitted import TrainingData
-    from transcf.models.params import nested_params
-
-    kind, params = stored.kind, stored.params
-    if stored.version <= 2:
-        try:
+def model_of(
+    about: dict[str, Any], known: TrainingData, arrays: Arrays, folder: str | Path
+) -> Recommender[Any]:
+    """Return the model whose description and arrays were read from a folder."""
+    kind, params = about["class"], about["params"]
+    try:
+        if about["version"] <= 2:
             kind, params = aliases.from_format_2(kind, params)
-        except ParameterError as error:
-            raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
+    except ParameterError as error:
+        raise ModelFileError(f"{folder} cannot be loaded: {error}") from error
     if kind not in HOMES:
         raise ModelFileError(
             f"{folder} holds a {kind!r}, and this version of transcf has no such model."
@@ -286,11 +244,10 @@ def model_of(stored: StoredModel, folder: str | Path) -> Recommender[Any]:
         raise ModelFileError(
             f"{folder} holds a model that this version of transcf cannot make: {error}"
         ) from error
-    known = TrainingData(stored.users, stored.items, stored.seen, stored.histories, stored.timed)
     try:
-        model.learned_ = model._restore_with_offsets(stored.arrays, known)
+        model.learned_ = model._restore_with_offsets(arrays, known)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ModelFileError(f"{folder} does not hold the arrays of a {kind}: {error}.") from error
-    model.report_, model.settings_ = stored.report, model._settings_for(known)
-    model.best_epoch_, model.additions_ = stored.best_epoch, stored.additions
+    model.report_, model.settings_ = about["report"], model._settings_for(known)
+    model.best_epoch_, model.additions_ = about["best_epoch"], about["additions"]
     return model

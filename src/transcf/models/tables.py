@@ -117,8 +117,8 @@ def _top_k_of_lists(
 
 def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
-    rows, ids = users_of(learned, users, filters.on_unknown)
-    return _user_table(learned, rows, ids, check_length(k, len(learned.known.items)), filters)
+    rows, owners = users_of(learned, users, filters.on_unknown)
+    return _user_table(learned, rows, owners, check_length(k, len(learned.known.items)), filters)
 
 
 def recommendation_pieces(
@@ -128,7 +128,7 @@ def recommendation_pieces(
     from transcf.models.progress import is_watched, progress_console
 
     length = check_length(k, len(learned.known.items))
-    rows, ids = users_of(learned, users, filters.on_unknown)
+    rows, owners = users_of(learned, users, filters.on_unknown)
     step = max(1, PIECE_ROWS // max(1, length))
     starts: Any = range(0, max(1, len(rows)), step)
     if len(starts) > 1 and is_watched():
@@ -137,7 +137,7 @@ def recommendation_pieces(
         starts = track(starts, f"{learned.name} recommends", console=progress_console())
     for first in starts:
         some = slice(first, first + step)
-        yield _user_table(learned, rows[some], None if ids is None else ids[some], length, filters)
+        yield _user_table(learned, rows[some], owners[some], length, filters)
 
 
 def write_lists(
@@ -150,10 +150,10 @@ def write_lists(
     from transcf.data.writing import write_pieces
 
     rows = user_rows(learned, None, "raise")[first : first + size * len(paths)]
-    table = _user_table(learned, rows, None, check_length(k, len(learned.known.items)), filters)
+    owners = learned.known.users.ids(rows)
+    table = _user_table(learned, rows, owners, check_length(k, len(learned.known.items)), filters)
     # Users come in the order of their ids; some may have no list.
-    starts = learned.known.users.ids(rows[size::size])
-    cuts = [0, *table["user_id"].search_sorted(starts), len(table)]
+    cuts = [0, *table["user_id"].search_sorted(owners[size::size]), len(table)]
     for path, (start, end) in zip(paths, pairwise(cuts), strict=True):
         if not path.exists():
             write_pieces([table[start:end]], path)
@@ -189,18 +189,13 @@ def session_recommendations(
 
 
 def _user_table(
-    learned: FittedScorer, rows: Rows, ids: list[Id] | None, k: int, filters: Filters
+    learned: FittedScorer, rows: Rows, owners: pl.Series, k: int, filters: Filters
 ) -> pl.DataFrame:
-    """Build the table of `recommend`; with a column `source` if there are ids."""
-    known = learned.known
-    if ids is None:
-        owners = known.users.ids(rows)
-    else:
-        owners = pl.Series(ids, dtype=pl.String if known.users.is_text else pl.Int64)
+    """Build the table of `recommend`; with a column `source` if popular items fill gaps."""
     names = owners.to_list() if filters.by_user else []
-    found, scores = _ranked(learned, learned, rows, names, known.seen, k, filters)
-    table = listed(known.items, "item_id", found, scores, owners.alias("user_id"))
-    return table if ids is None else _with_source(table, rows != UNKNOWN, found)
+    found, scores = _ranked(learned, learned, rows, names, learned.known.seen, k, filters)
+    table = listed(learned.known.items, "item_id", found, scores, owners.alias("user_id"))
+    return table if filters.on_unknown != "popular" else _with_source(table, rows != UNKNOWN, found)
 
 
 def _ranked(
@@ -275,14 +270,13 @@ def _pair_rows(
 
     check_word("on_unknown", on_unknown, get_args(OnUnknown))
     user_ids, item_ids = pair_columns(pairs)
-    known = learned.known
+    known, columns = learned.known, {"user_id": user_ids, "item_id": item_ids}
     if on_unknown == "raise":
         users, items = known.users.require(user_ids, "user"), known.items.require(item_ids, "item")
-        return {"user_id": user_ids, "item_id": item_ids}, users, items
+        return columns, users, items
     users, items = known.users.rows(user_ids), known.items.rows(item_ids)
     kept = (users != UNKNOWN) & (items != UNKNOWN)
-    mask = pl.Series(kept)
-    columns = {"user_id": user_ids.filter(mask), "item_id": item_ids.filter(mask)}
+    columns = {name: ids.filter(pl.Series(kept)) for name, ids in columns.items()}
     return columns, users[kept], items[kept]
 
 

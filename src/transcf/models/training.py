@@ -35,18 +35,13 @@ from transcf.retrieval.scorer import Scorer
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.checkpoint import CheckpointFile
+    from transcf.models.checkpoint import CheckpointFile, State
     from transcf.models.triples import Problem
 
 S = TypeVar("S", bound=Scorer)
 
 #: Validation data: held-out interactions, or how to evaluate a model on them.
 Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
-
-#: What the next epoch depends on: tensors, or a reference to those of other processes. The latter
-#: have `write(folder)`, which writes part files once and returns them; tensors that are in several
-#: parts are joined in order.
-State: TypeAlias = Any
 
 #: A loss this many times that of the first epoch counts as diverged.
 EXPLOSION = 1e4
@@ -235,6 +230,13 @@ class TrainingRun:
             return kind(problem, self.settings)
         return self.options.cluster.spread(kind, problem, self.settings)
 
+    def judge_of(self, users: int | None) -> Validation:
+        """Return the validation on a sample of users; there are validation data."""
+        from transcf.evaluation.validation import as_validation
+
+        assert self.validation is not None
+        return as_validation(self.log, self.validation, users).sampled(users)
+
     # -- training ------------------------------------------------------------------------------
 
     def run(
@@ -289,9 +291,8 @@ class TrainingRun:
                         self.options.on_epoch(epoch)
                     epoch.close()
                     is_asked = request.asked  # read once: an interrupted run writes a checkpoint
-                    if store is not None:
-                        is_last = is_asked or self._is_done()
-                        store.write_if_due(self.records, trainable, self.best, is_last)
+                    if store is not None and (is_asked or self._is_done() or store.is_due()):
+                        store.write(self.records, state_of(trainable), self.best)
                     self.ending = "interrupted" if is_asked else None
             is_early = len(self.records) < self._epochs
             self.ending = self.ending or ("early" if is_early else "finished")
@@ -309,10 +310,7 @@ class TrainingRun:
         """Take over how long to train, and how to validate."""
         settings: IterationSettings = self.settings
         if self.validation is not None:
-            from transcf.evaluation.validation import as_validation
-
-            users = settings.validation_users
-            self.judge = as_validation(self.log, self.validation, users).sampled(users)
+            self.judge = self.judge_of(settings.validation_users)
         often = max(1, round(settings.epochs / _VALIDATIONS))
         self._validate_every = settings.validate_every or often
         self._epochs = self.last_epoch or settings.epochs
@@ -330,8 +328,8 @@ class TrainingRun:
         # Read without `resume` as well: the checkpoint of another run is not replaced.
         stored = None if options.fresh else store.read()
         if stored is not None and options.resume:
-            self.records, self.best = stored.history, stored.best
-            restore(trainable, stored.current)
+            self.records, current, self.best = stored
+            restore(trainable, current)
         return store
 
     def _is_done(self) -> bool:
@@ -352,15 +350,14 @@ class TrainingRun:
         self.records.append(dict(zip(_SCHEMA, found, strict=True)))
 
     def _has_diverged(self, stats: EpochStats, trainable: Trainable) -> bool:
-        if not math.isfinite(stats.loss):
+        first = self.records[0]["loss"] if self.records else None
+        exploded = first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
+        if exploded or not math.isfinite(stats.loss):
             return True
         # Other processes check their tensors themselves.
-        if not is_spread(trainable) and not all(
+        return not is_spread(trainable) and not all(
             np.isfinite(tensor).all() for tensor in trainable.tensors().values()
-        ):
-            return True
-        first = self.records[0]["loss"] if self.records else None
-        return first is not None and stats.loss > EXPLOSION * max(abs(first), 1e-6)
+        )
 
     def _divergence(self, number: int, loss: float) -> DivergedRunError:
         kept, hint = "has learned nothing", self.divergence_hint

@@ -44,7 +44,7 @@ from transcf.retrieval.scorer import Scorer, Scores, block_length
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.training import Held, TrainingRun
+    from transcf.models.training import TrainingRun
     from transcf.retrieval.sums import SumForm
 
 #: Adds a trend to a fitted scorer.
@@ -173,17 +173,15 @@ def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) 
     A refit gives the automatic trend before it in `kept`: strength and half-life stay.
     """
     if is_automatic(run.settings):
-        learned, run.report["trend"] = _with_auto_trend(learned, run.log, run.validation, kept)
+        learned, run.report["trend"] = _with_auto_trend(learned, run, kept)
     # Snapshots of epochs have a manual trend already.
     return run.add_manual_trend(learned) if run.ending is None else learned
 
 
 def _with_auto_trend(
-    learned: FittedScorer,
-    log: Interactions | PartitionedLog,
-    validation: Held,
-    kept: AutoTrend | None,
+    learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None
 ) -> tuple[FittedScorer, dict[str, Any]]:
+    log = run.log
     if not isinstance(log, Interactions):
         return learned, _no_trend("a log in parts is not counted")
     if log.timestamps is None:
@@ -193,10 +191,10 @@ def _with_auto_trend(
     if kept is not None:
         trend = AutoTrend.of(log, kept.strength, kept.half_life, typical_spread(learned))
         return trend.add_to(learned), {"strength": kept.strength, "half_life": kept.half_life}
-    if validation is None:
+    if run.validation is None:
         return learned, _no_trend(NO_VALIDATION)
     try:
-        return _choose(learned, log, validation)
+        return _choose(learned, log, run.judge_of(_JUDGED_USERS))
     except EvaluationError as error:
         return learned, _no_trend(f"it cannot be validated: {error}")
 
@@ -215,13 +213,11 @@ def _no_trend(reason: str) -> dict[str, Any]:
 
 
 def _choose(
-    learned: FittedScorer, log: Interactions, validation: Interactions | PartitionedLog | Validation
+    learned: FittedScorer, log: Interactions, judge: Validation
 ) -> tuple[FittedScorer, dict[str, Any]]:
     """Choose strength and half-life by coordinate search, against no trend."""
-    from transcf.evaluation.validation import as_validation
     from transcf.retrieval.sums import CachedScorer, SumView
 
-    judge = as_validation(log, validation).sampled(_JUDGED_USERS)
     cached, spread = CachedScorer(learned, _CACHE_BYTES), typical_spread(learned)
     recent = cache(lambda half_life: AutoTrend.of(log, 1.0, half_life, spread))
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from transcf.data.readers import read_interactions
+from transcf.data.training_data import Growth, TrainingData
 from transcf.errors import DataError
-from transcf.models.fitted import Growth, TrainingData
 
 
 def known_of(**columns: list) -> TrainingData:

@@ -46,7 +46,7 @@ class Own(Middle):
     """All kinds of fields."""
 
     mode: Literal["slow", "quick"] = setting("slow", "How to go about it.")
-    word: str = setting("b", "A word.", words=["a", "b"])
+    word: str = setting("b", "A word.", rule=Choice(("a", "b")))
     loud: bool = setting(True, "Whether to shout.")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from transcf.errors import ModelFileError
 from transcf.io.tensors import Arrays
-from transcf.models.checkpoint import Checkpoint, CheckpointFile, PartFile, write_part
+from transcf.models.checkpoint import CheckpointFile, PartFile, write_part
 
 
 class InParts:
@@ -42,26 +42,27 @@ def check_same(found: object, expected: Arrays) -> None:
 def test_a_set_of_parts_is_whole_or_the_one_before(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path, "run", 0.0)
     first, second = InParts(1), InParts(2)
-    file.write(Checkpoint([{"epoch": 1}], first, {}))
+    file.write([{"epoch": 1}], first, {})
     with pytest.raises(KeyboardInterrupt):
-        file.write(Checkpoint([{"epoch": 1}, {"epoch": 2}], InParts(2, dies=True), first))
+        file.write([{"epoch": 1}, {"epoch": 2}], InParts(2, dies=True), first)
     stored = file.read()
     assert stored is not None
-    assert (stored.history, stored.best) == ([{"epoch": 1}], {})
-    check_same(stored.current, first.tensors())
-    file.write(Checkpoint([], second, first))
+    history, current, best = stored
+    assert (history, best) == ([{"epoch": 1}], {})
+    check_same(current, first.tensors())
+    file.write([], second, first)
     stored = file.read()
     assert stored is not None
-    check_same(stored.current, second.tensors())
-    check_same(stored.best, first.tensors())
-    file.write(Checkpoint([], second.tensors(), second))
+    check_same(stored[1], second.tensors())
+    check_same(stored[2], first.tensors())
+    file.write([], second.tensors(), second)
     assert sorted(path.name for path in tmp_path.glob("part-*")) == ["part-2-0", "part-2-1"]
 
 
 @pytest.mark.parametrize("harm", ["lost", "cut", "changed"])
 def test_a_damaged_part_is_noticed(harm: str, tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path, "run", 0.0)
-    file.write(Checkpoint([], InParts(1), {}))
+    file.write([], InParts(1), {})
     part = tmp_path / "part-1-1"
     content = part.read_bytes()
     if harm == "lost":

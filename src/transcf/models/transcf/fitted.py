@@ -12,6 +12,7 @@ from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.report import counted
+from transcf.data.training_data import Growth
 from transcf.errors import DataError
 from transcf.io.tensors import Arrays, checked
 from transcf.kernels import Array
@@ -19,7 +20,7 @@ from transcf.kernels.neighborhood import row_means
 from transcf.models.event_weights import EventWeights, InteractionWeights, weights_in_order
 from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
-from transcf.models.fitted import FittedScorer, Growth, TrainingData
+from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
 from transcf.models.transcf.solver import TransCFSettings
 from transcf.retrieval.scorer import FormView, LinearForm, Scorer, Scores

@@ -22,7 +22,7 @@ from transcf.models.communicator import Communicator
 from transcf.models.event_weights import EventWeights
 from transcf.models.factors import NORM_POWERS, NormConstraint, constrain_norms
 from transcf.models.families import TripleSettings
-from transcf.models.params import setting, settings
+from transcf.models.params import Choice, setting, settings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.triples import PairwiseSolver, Problem, StratumLayout, rank_weights
 
@@ -53,7 +53,7 @@ class TransCFSettings(TripleSettings, ObjectiveSettings):
         "translation",
         "The score: "
         + " ".join(f'"{name}": {kind.__doc__}' for name, kind in SCORE_FUNCTIONS.items()),
-        words=tuple(SCORE_FUNCTIONS),
+        rule=Choice(tuple(SCORE_FUNCTIONS)),
     )
     tie_neighbors: bool = setting(
         False, "Whether the neighbourhood term also moves the neighbours, as in the paper."
