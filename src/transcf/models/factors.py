@@ -113,8 +113,7 @@ class Factors(FittedScorer):
         """Return a scorer with a number added to each item's bias; None if it has no biases."""
         if self.bias is None:
             return None
-        changed = copy(self)
-        changed.__dict__.pop("_form", None)
+        changed = copy(self)  # without cached properties
         changed.bias = self.bias + offset
         return changed
 
@@ -153,8 +152,7 @@ class Factors(FittedScorer):
             users, row = self._fold(Histories.of([history], len(self.items))), 0
         else:
             users, row = self.users, user
-        vector: Scores = users[row]
-        return vector
+        return users[row]
 
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors, or what items add to each other."""
@@ -294,7 +292,6 @@ NormConstraint: TypeAlias = Literal["norm", "squared", "none"]
 NORM_POWERS: dict[NormConstraint, int] = {"none": 0, "norm": 1, "squared": 2}
 
 
-def constrain_norms(matrix: Array, how: NormConstraint, beyond: float = 1.0) -> bool:
-    """Project rows longer than `beyond` into the unit ball, in place; whether all are finite."""
-    squared_norms = bound_rows(matrix, NORM_POWERS[how], beyond)
-    return bool(np.isfinite(squared_norms).all())
+def constrain_norms(matrix: Array, how: NormConstraint) -> bool:
+    """Project rows longer than 1 into the unit ball, in place; whether all are finite."""
+    return bool(np.isfinite(bound_rows(matrix, NORM_POWERS[how])).all())

@@ -115,8 +115,7 @@ class ItemWeights(FittedScorer):
         is_sparse = sp.issparse(likeness)
 
         def score(rows: Rows) -> Scores:
-            block: Scores = likeness[rows].toarray() if is_sparse else likeness[rows]
-            return block
+            return likeness[rows].toarray() if is_sparse else likeness[rows]
 
         return BlockView(self.name, self.rankable, score, sparse=is_sparse)
 

@@ -91,9 +91,10 @@ class SLIM(Recommender[SLIMSettings]):
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
-                done = elastic_weights(
+                done = np.zeros(last - first, np.bool_)
+                elastic_weights(
                     first, last, by_item, by_user, events.of_item_entries, float(settings.l1),
-                    float(settings.l2), _TOLERANCE, _MOST_SWEEPS, dense,
+                    float(settings.l2), _TOLERANCE, _MOST_SWEEPS, dense, done,
                 )  # fmt: skip
                 blocks.append(sp.csr_array(dense))
                 solved += int(done.sum())

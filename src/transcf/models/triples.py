@@ -142,8 +142,7 @@ class StratumLayout:
 
     def cuts(self, parts: int) -> list[int]:
         """Divide the rounds of an epoch into at most so many parts; returns their boundaries."""
-        cuts: list[int] = np.unique(np.linspace(0, self.n_blocks, parts + 1).astype(int)).tolist()
-        return cuts
+        return np.unique(np.linspace(0, self.n_blocks, parts + 1).astype(int)).tolist()
 
     def part(self, first: int, end: int) -> Self:
         """Return the groups first..end-1, with users renumbered from 0."""

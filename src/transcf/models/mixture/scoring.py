@@ -197,8 +197,7 @@ class UserScorer(Scorer):
         listed = places < k
         owners, places, best = owners[listed], places[listed], order[listed]
         items[owners, places], scores[owners, places] = candidates[best], true[best]
-        is_crowded: Mask = counts == CROWDED
-        return is_crowded
+        return counts == CROWDED
 
     def size_bounds(self, users: Rows, histories: Histories) -> Array:
         """Return bounds on the size of the exponents that scores are sums of: (n,)."""
@@ -215,8 +214,7 @@ class UserScorer(Scorer):
         steps = self.learned.history.shape[1] + 16
         added = (1 if self.learned.transitions is None else 2) * histories.counts
         size = self.size_bounds(users, histories)
-        error: Scores = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
-        return error
+        return (4 * ROUNDING * (steps * size + added)).astype(np.float32)
 
     def _block_users(self) -> int | None:
         """Return how many users share a table of terms; None where terms would underflow."""
@@ -300,5 +298,4 @@ class PairTermTable:
 
 def squares(vectors: Array) -> Array:
     """Squared lengths of vectors, (n,) float64."""
-    squares: Array = np.square(vectors, dtype=np.float64).sum(axis=1)
-    return squares
+    return np.square(vectors, dtype=np.float64).sum(axis=1)

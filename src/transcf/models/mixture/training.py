@@ -27,7 +27,7 @@ from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
 from transcf.models.communicator import Communicator, LazyShard, Progress
 from transcf.models.event_weights import InteractionWeights
-from transcf.models.factors import NORM_POWERS, first_vectors
+from transcf.models.factors import first_vectors
 from transcf.models.mixture.settings import MixtureSettings
 from transcf.models.training import EpochStats
 from transcf.parallel import one_blas_thread
@@ -159,8 +159,7 @@ class BatchSampler:
     def events_of(self, plan: EpochPlan) -> Array:
         """Return how many events batches have, (n_batches,)."""
         before = offsets(self._lengths[plan.users])
-        counts: Array = np.diff(before[plan.cuts], axis=1).sum(axis=0)
-        return counts
+        return np.diff(before[plan.cuts], axis=1).sum(axis=0)
 
 
 def chances(counts: Array, n_drawn: int, power: float) -> Array:
@@ -252,8 +251,8 @@ class MixtureTraining:
         )
         n_drawn, histories = self._sampler.n_drawn, events.histories
         self._step_config = StepConfig(
-            n_drawn, settings.tie_item_vectors, NORM_POWERS["norm"],
-            float(settings.user_lr_multiplier), settings.has_users,
+            n_drawn, settings.tie_item_vectors, float(settings.user_lr_multiplier),
+            settings.has_users,
         )  # fmt: skip
         longest = int(histories.counts.max(initial=0))
         self._config = score_config(settings, events.timed, longest)

@@ -227,8 +227,7 @@ class Perceptron(FittedScorer):
 
     @cached_property
     def _item_sums(self) -> Scores:
-        sums: Scores = self._items[:, self._cut :] @ self._weights["item_weight"]
-        return sums
+        return self._items[:, self._cut :] @ self._weights["item_weight"]
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, whose vectors follow from their items."""

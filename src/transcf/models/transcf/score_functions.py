@@ -23,8 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from transcf.kernels import Array
+from transcf.kernels.decorators import inlined
 from transcf.kernels.lanes import zeros
-from transcf.kernels.translation import TransCFRates, register_score
+from transcf.kernels.translation import TransCFRates
 from transcf.retrieval.scorer import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
@@ -34,7 +35,8 @@ TINY = 1e-12
 class ScoreFunction(ABC):
     """A score of a user and an item; stateless.
 
-    `cost` and `slope` use `+ - *` only: they run on arrays, and on SIMD lanes in kernels.
+    `cost` and `slope` use `+ - *`, a leading minus and `zeros` only: they run on arrays, and in
+    kernels on SIMD lanes.
     """
 
     #: Value of the parameter `variant`.
@@ -49,14 +51,18 @@ class ScoreFunction(ABC):
     is_distance: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        """Register cost and slope with the kernels."""
+        """Compile cost and slope for kernels, which take them from the class of their rates."""
         super().__init_subclass__()
         assert cls.__module__ == __name__, "kernels are not compiled again for other modules"
         if not {"cost", "slope"}.isdisjoint(vars(cls)):
-            # Kernels cached on disk find the class by its qualified name.
-            place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
-            cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), place)
-            register_score(cls.rates, cls.cost, cls.slope)
+            members = {
+                # Kernels cached on disk find the class by its qualified name.
+                "__module__": cls.__module__,
+                "__qualname__": f"{cls.__qualname__}.rates",
+                "cost": inlined(cls.cost),
+                "slope": inlined(cls.slope),
+            }
+            cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), members)
 
     @staticmethod
     @abstractmethod
@@ -73,10 +79,6 @@ class ScoreFunction(ABC):
     def pair_cost(self, a: Array, q: Array, b: Array, n: Array) -> Array:
         """Return -s(u, i) without bias, of vectors in the last axis."""
         return np.asarray(self.cost(a, q, b, n).sum(-1))
-
-    def moved_cost(self, a: Array, r: Array, b: Array) -> Array:
-        """Return -s(u, i) without bias, for a given translation r in place of q * n."""
-        return np.asarray(self.cost(a, r, b, 1.0).sum(-1))
 
     def pair_slope(self, g: Array, a: Array, q: Array, b: Array, n: Array) -> tuple[Array, ...]:
         """Return g times the gradient of -s(u, i) by a, q, b and n, vectors in the last axis."""
