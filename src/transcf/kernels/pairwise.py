@@ -53,10 +53,6 @@ class HingeRates(NamedTuple):
     bounds_steps: bool  # whether the rows of a step go back into the unit ball at once
 
 
-class NoExtra(NamedTuple):
-    """BPR needs nothing else."""
-
-
 # -- BPR and AoBPR ---------------------------------------------------------------------------
 
 
@@ -93,7 +89,7 @@ draw_for = by_rates(draw)
 
 @draw_for(LogisticRates)
 def _draw_evenly(
-    rates: LogisticRates, rows: PackedRows[NoExtra], dim: int, draws: Draws, visit: Visit,
+    rates: LogisticRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, int, int]:  # fmt: skip
     return draw_pair(draws, visit, state)

@@ -26,17 +26,7 @@ from . import Array
 from .decorators import INLINED, Function, compiled, inlined, pasted
 from .lanes import element_address
 from .rows import prefetch_row
-from .sampling import (
-    TRAINING,
-    Draws,
-    Strata,
-    Visit,
-    advance,
-    draw_negative,
-    mix,
-    stream,
-    uniform,
-)
+from .sampling import TRAINING, Draws, Strata, Visit, advance, draw_negative, mix, stream, uniform
 
 #: No ticket: nothing to go on with, or nothing left.
 NONE = -1
@@ -126,8 +116,7 @@ ALL = -1
 class PackedRows(NamedTuple, Generic[Extra]):
     """What training changes: packed rows of users and items (flat), and the items' biases.
 
-    Items and biases are in block order. `extra` is a tuple of whatever else a model reads or
-    writes.
+    Items and biases are in block order. `extra` is whatever else a model reads or writes.
     """
 
     users: Array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class BPRSettings(TripleSettings):
 class LogisticSolver(PairwiseSolver[BPRSettings]):
     """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates:
-        settings = self._settings
+    def _rates(self, rate: float) -> LogisticRates:
+        settings, number = self._settings, self._dtype
         bias_rate = rate * settings.item_bias
         assert settings.bias_regularization is not None, "a fit resolves it"
         return LogisticRates(
@@ -131,8 +131,8 @@ class AdaptiveSolver(LogisticSolver):
 
     _settings: AoBPRSettings
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
-        return RankedRates(*super()._rates(number, rate))
+    def _rates(self, rate: float) -> RankedRates:
+        return RankedRates(*super()._rates(rate))
 
     def _cuts(self) -> list[int]:
         n_active = len(self._problem.active_items)

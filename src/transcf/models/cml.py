@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -98,8 +98,8 @@ class CML(Recommender[CMLSettings]):
 class HingeSolver(PairwiseSolver[CMLSettings]):
     """Steps on the loss; the slow covariance of all vectors follows at the end of an epoch."""
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
-        settings = self._settings
+    def _rates(self, rate: float) -> HingeRates:
+        settings, number = self._settings, self._dtype
         return HingeRates(
             learning_rate=number(rate),
             keep=number(1 - rate * settings.regularization),

@@ -104,7 +104,7 @@ class Factors(FittedScorer):
         def score(u: Rows, i: Rows) -> Scores:
             x, y = self.users[u], self.items[i]
             parts = x * y if self.geometry == "dot" else -np.square(x - y)
-            scores: Scores = parts.sum(axis=1)
+            scores = parts.sum(axis=1)
             return scores if self.bias is None else scores + self.bias[i]
 
         return in_pieces(score, users, items)
@@ -218,7 +218,7 @@ class HistoryMap:
 
     def __call__(self, histories: Histories) -> Scores:
         """Return the vectors of new users, (n, dim)."""
-        vectors: Scores = self._inputs(histories.matrix) @ self._map
+        vectors = self._inputs(histories.matrix) @ self._map
         if self._in_ball:
             bound_rows(vectors, 1.0)
         return vectors
@@ -228,7 +228,7 @@ class HistoryMap:
         own = self._items[history].astype(np.float64)
         sums = own.sum(axis=0) + np.vstack([np.zeros_like(own[:1]), self._average - own])
         inputs = np.hstack([sums / len(own) ** self._power, np.ones((len(sums), 1))])
-        vectors: npt.NDArray[np.float64] = inputs @ self._map.astype(np.float64)
+        vectors = inputs @ self._map.astype(np.float64)
         if self._in_ball:
             vectors /= np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))
         return vectors

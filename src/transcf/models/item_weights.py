@@ -136,7 +136,7 @@ def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
 
 def largest(values: Array, indptr: Array, n: int) -> Mask:
     """Return a mask of the n largest positive values of each row; of equal ones, the first."""
-    kept: Mask = values > 0
+    kept = values > 0
     for start, stop in pairwise(indptr):
         row = values[start:stop]
         if np.count_nonzero(row) > n:

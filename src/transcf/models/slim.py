@@ -13,12 +13,7 @@ from transcf.kernels.elastic import elastic_weights
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.item_weights import (
-    ItemWeights,
-    ItemWeightSettings,
-    by_history,
-    stored_weights,
-)
+from transcf.models.item_weights import ItemWeights, ItemWeightSettings, by_history, stored_weights
 from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
 from transcf.models.training import TrainingRun
@@ -39,9 +34,7 @@ class SLIMSettings(ItemWeightSettings):
         low=0,
     )
     l2: float = setting(
-        100.0,
-        "Weight of their squares; larger values spread a weight over similar items.",
-        low=0,
+        100.0, "Weight of their squares; larger values spread a weight over similar items.", low=0
     )
 
 

@@ -214,7 +214,7 @@ class Mixture(FittedScorer):
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
         """Return the items as `find_candidates` needs them, for users with these past items."""
-        own_offsets: Scores = np.where(allowed, self._own_offsets, np.float32(-np.inf))
+        own_offsets = np.where(allowed, self._own_offsets, np.float32(-np.inf))
         points, offsets = read_only(self.item_points.reshape(-1)), read_only(self.item_offsets)
         return Catalogue(points, offsets, own_offsets, self.neighbors.with_rows(past))
 
@@ -240,7 +240,7 @@ class Mixture(FittedScorer):
         """Return log w_k + log(exp(-tau |p_k - b|^2) + m_ki) for one scored item per history."""
         scored = np.repeat(items, histories.counts)
         b = self.items[scored].astype(np.float64)
-        near: Array = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
+        near = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
         if self.transitions is not None:
             terms = self.transitions.of_pairs(histories.items, scored)
             with np.errstate(divide="ignore"):  # most terms are 0
@@ -260,10 +260,8 @@ class Mixture(FittedScorer):
         histories = self.known.histories.take(users)
         middle = _averages(histories, self.shares(histories, items), self.history)
         tau, beta = self.settings.tau, self.settings.beta
-        moved: Scores = (tau / max(tau + beta, TINY) * (middle - self.users[users])).astype(
-            np.float32
-        )
-        return moved
+        moved = tau / max(tau + beta, TINY) * (middle - self.users[users])
+        return moved.astype(np.float32)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer of new users, positioned at the mean of their items."""
@@ -297,7 +295,7 @@ class Mixture(FittedScorer):
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
         """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
         own, tau, beta = self.position(user, history), self.settings.tau, self.settings.beta
-        points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
+        points = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
         return points, self.shares(self._histories(history), np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:

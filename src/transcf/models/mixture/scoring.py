@@ -206,7 +206,7 @@ class UserScorer(Scorer):
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
         away = np.sqrt(squares(self.positions[users])) + longest
-        size: Array = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
         return size + (0.0 if learned.transitions is None else learned.transitions.reach)
 
     def _error(self, users: Rows, histories: Histories) -> Scores:

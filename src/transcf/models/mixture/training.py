@@ -171,7 +171,7 @@ def chances(counts: Array, n_drawn: int, power: float) -> Array:
     is_sure = np.zeros(len(counts), np.bool_)
     while True:
         rest = likely / max(likely[~is_sure].sum(), TINY) * (n_drawn - is_sure.sum())
-        found: Array = np.where(is_sure, 1.0, rest)
+        found = np.where(is_sure, 1.0, rest)
         if (found <= 1).all():
             return found
         is_sure = found >= 1
@@ -376,7 +376,7 @@ def _first_tensors(events: Events, settings: MixtureSettings) -> Arrays:
 
 def training_bias(events: Events, settings: MixtureSettings) -> Array:
     """Return what is part of biases in training and left out of scores, (n_items,) float32."""
-    logs: Array = np.log(np.maximum(1, events.item_counts))
+    logs = np.log(np.maximum(1, events.item_counts))
     return (settings.popularity_correction * logs).astype(np.float32)
 
 

@@ -219,7 +219,7 @@ class Perceptron(FittedScorer):
             x += weights[f"bias_{layer}"]
             np.maximum(x, 0, out=x)
             layer += 1
-        scores: Scores = x @ weights["mlp_head"] + weights["mlp_bias"]
+        scores = x @ weights["mlp_head"] + weights["mlp_bias"]
         if cut:
             products = users[:, :cut] * self._items[items, :cut]
             scores += products @ weights["gmf_head"] + weights["gmf_bias"]

@@ -269,7 +269,7 @@ class Replacing:
 
     def __matmul__(self, values: Array) -> Array:
         own, average = values[:-1], values[-1]
-        mean: Array = self._shares @ own
+        mean = self._shares @ own
         return np.vstack([mean, mean + self._shares[:, None] * (average - own)])
 
 

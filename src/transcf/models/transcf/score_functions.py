@@ -106,11 +106,11 @@ class ScoreFunction(ABC):
         `even @ b` averages the items of each user, `weighted @ b` by weight: mostly sparse
         matrices, (n_new, n_items). b and n are (n_items, dim) float64.
         """
-        return np.asarray(weighted @ b)
+        return weighted @ b
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Return vectors of items, given their users: b, (n_new, dim); see `place_users`."""
-        return np.asarray(even @ a)
+        return even @ a
 
     def likeness(self, vectors: Array) -> LinearForm:
         """Return the similarity between vectors of users, or of items, (n, dim)."""
@@ -150,12 +150,12 @@ class Translation(ScoreFunction):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """The weighted mean of b - q * n."""
-        return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
+        return weighted @ b - (even @ b) * (weighted @ n)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """The mean of a + q * n."""
         n = even @ a
-        return np.asarray(n + n * (even @ q))
+        return n + n * (even @ q)
 
 
 class Dot(Translation):
@@ -186,7 +186,7 @@ class Dot(Translation):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Return the weighted mean of b: a direction, since inner products have no least error."""
-        return np.asarray(weighted @ b)
+        return weighted @ b
 
 
 class Alternative(ScoreFunction):
@@ -222,11 +222,11 @@ class Alternative(ScoreFunction):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
+        return (weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY))
+        return (even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY)
 
 
 class NoTranslation(ScoreFunction):
