@@ -21,8 +21,7 @@ from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
-from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import TINY
+from transcf.models.mixture.training import TINY, MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
 from transcf.models.transcf.fitted import ItemSide, grow
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
