@@ -125,11 +125,6 @@ def average_users(
     parallel_for(len(blocks), work)
 
 
-def clear_means(items: Array, dim: int) -> None:
-    """n_i = 0 for all items."""
-    items.reshape(-1, 3, dim)[:, 1] = 0
-
-
 @compiled
 def _average_users(
     users: Array, items: Array, dim: int, strata: Strata, item_share: Array,

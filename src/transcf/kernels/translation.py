@@ -95,16 +95,6 @@ def triple_costs(
 
 
 @inlined
-def pair_cost(rates: TransCFRates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
-    """-s(u, j), bias left out."""
-    total = zeros(fill(rates.margin))
-    for k in range(0, dim, LANES):
-        a, q = load(users, u + k), load(users, u + dim + k)
-        total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
-    return sum_lanes(total)
-
-
-@inlined
 def step_triple(
     rates: TransCFRates, users: Array, u: int, items: Array, i: int, j: int, pending: Array, dim:
     int, pull: Any, push: Any,
@@ -165,7 +155,12 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
 def _cost_at(
     rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
-    return pair_cost(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
+    users, u, items, j = rows.users, 2 * dim * user, rows.items, 3 * dim * place
+    total = zeros(fill(rates.margin))
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
+    return sum_lanes(total)
 
 
 @visit_for(TransCFRates)
