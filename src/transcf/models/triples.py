@@ -181,10 +181,14 @@ class StratumBuilder:
         order = deal_items(problem.active_items, seed, epoch)
         block, slot = locate(order, strata.starts, problem.n_items)
         indptr, indices = problem.by_user.indptr, problem.by_user.indices
-        n_blocks = len(strata.starts) - 1
-        visits, entries = count_strata(indptr, indices, strata.groups, block, n_blocks)
+        shape = len(strata.groups) - 1, len(strata.starts) - 1
+        visits, entries, latest = np.zeros((3, *shape), np.int64)
+        count_strata(indptr, indices, strata.groups, block, latest, visits, entries)
         np.cumsum(visits, out=strata.visits[1:])
-        fill_strata(indptr, indices, problem.weights, block, slot, entries, strata)
+        next_visit = strata.visits[:-1].reshape(shape).copy()
+        next_entry = (np.cumsum(entries) - entries.ravel()).reshape(shape)
+        weights, latest = problem.weights, np.zeros_like(entries)
+        fill_strata(indptr, indices, weights, block, slot, latest, next_visit, next_entry, strata)
         n_visits = strata.visits[-1]
         strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
         return order

@@ -288,7 +288,9 @@ class PairTermTable:
         item_offsets = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
         np.matmul(self._positions, points[: len(items)].T, out=tile)
-        add_log_sums(self._histories, self._past, ScoredItems(points, offsets, item_offsets), tile)
+        scored = ScoredItems(points, offsets, item_offsets)
+        with one_blas_thread():
+            add_log_sums(self._histories, self._past, scored, tile)
         self._scorer.add_terms(self._users, items, tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
