@@ -88,7 +88,7 @@ def measure(split: Split, rounds: int, name: str) -> list[dict[str, object]]:
         found[names[2]].append(figures(Guests(learned, train, users, 0), split, out))
         if isinstance(learned, Translated):  # the mixture has no steps, and its order is its own
             settings = replace(model.settings, event_weights=EventWeights())
-            flat = Translated(learned.known, settings, learned.parameters)
+            flat = Translated(learned.known, settings, learned.users, learned.items, learned.bias)
             found[names[1]].append(figures(Guests(flat, train, users, 0), split, out))
             found[names[3]].append(figures(Guests(learned, train, users, 10), split, out))
         model.partial_fit(train.select(out[train.user_rows]))

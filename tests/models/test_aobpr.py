@@ -14,7 +14,7 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES
-from transcf.kernels.pairwise import RankedRates, Rankings, draw_ranked, rank_by_factors
+from transcf.kernels.pairwise import Rankings, draw_ranked, rank_by_factors
 from transcf.kernels.rounds import PackedRows
 from transcf.kernels.sampling import Draws, Visit
 from transcf.models.bpr import AdaptiveSolver, AoBPRSettings
@@ -22,7 +22,6 @@ from transcf.models.bpr import AdaptiveSolver, AoBPRSettings
 
 @compiled
 def draw_many(
-    rates: RankedRates,
     rows: PackedRows[Rankings],
     dim: int,
     draws: Draws,
@@ -31,7 +30,7 @@ def draw_many(
     counts: Array,
 ) -> None:
     for _ in range(200_000):
-        state, slot = draw_ranked(rates, rows, dim, draws, visit, state)
+        state, slot = draw_ranked(rows, dim, draws, visit, state)
         counts[slot] += 1
 
 
@@ -82,12 +81,11 @@ def test_ranks_are_geometric_on_factors_drawn_by_importance(rank_share: float) -
     marks = np.full(n, -1)
     marks[list(seen)] = 6
     counts = np.zeros(n, np.int64)
-    one = np.float32(1)
     visit = Visit(group=0, user=1, start=start, size=n, begin=0, own=3, stamp=6, samples=1)
-    rates = RankedRates(one, one, one, one, rank_share, -np.expm1(-1 / rank_share))
-    rows = PackedRows(users.ravel(), np.empty(0), np.empty(0), Rankings(rankings, weights))
+    ranks = Rankings(rankings, weights, rank_share, -np.expm1(-1 / rank_share))
+    rows = PackedRows(users.ravel(), np.empty(0), np.empty(0), ranks)
     draws = Draws(np.empty(0, np.int32), np.empty(0, np.float32), marks)
-    draw_many(rates, rows, dim, draws, visit, np.uint64(12345), counts)
+    draw_many(rows, dim, draws, visit, np.uint64(12345), counts)
     shares = expected_shares(x, block, weights, rank_share, seen)
     assert counts[list(seen)].sum() == 0
     assert_shares(counts, shares)
@@ -155,7 +153,7 @@ def test_preparing_ranks_the_blocks_and_weighs_factors_by_their_standard_deviati
     solver.load_tensors(tensors)
     order = solver._builder.deal(seed=0, epoch=1)
     solver._pack(order)
-    rankings, weights = solver._prepare()
+    rankings, weights, _, _ = solver._prepare()
     trained = np.array([*range(1, 52), 53])
     assert sorted(order) == trained.tolist()
     vectors = tensors["item_vectors"]

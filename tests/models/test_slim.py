@@ -27,9 +27,9 @@ def solve(X: np.ndarray, l1: float, l2: float) -> np.ndarray:
         (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
         for matrix in (by_item, by_user)
     ]
-    out = np.empty((X.shape[1], X.shape[1]))
+    out, done = np.empty((X.shape[1], X.shape[1])), np.zeros(X.shape[1], np.bool_)
     even = np.empty(0)
-    done = elastic_weights(0, X.shape[1], *rows, even, l1, l2, 1e-12, 100_000, out)
+    elastic_weights(0, X.shape[1], *rows, even, l1, l2, 1e-12, 100_000, out, done)
     assert done.all()
     return out.T
 

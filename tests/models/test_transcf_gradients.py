@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from tests.models.transcf_exact import (
     Averages,
+    Parameters,
     Triples,
     gradient,
     look_up,
@@ -21,7 +22,6 @@ from tests.models.transcf_exact import (
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models.transcf import TransCFSettings
-from transcf.models.transcf.fitted import Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver import BIAS_RATE, TransCFSolver
 from transcf.models.triples import Problem

@@ -14,12 +14,20 @@ from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.factors import constrain_norms
 from transcf.models.training import EpochStats
-from transcf.models.transcf.fitted import Parameters
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver import BIAS_RATE, TransCFSettings
 from transcf.models.triples import Problem, first_tensors
 
 BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The learned arrays: users (n_users, dim), items (n_items, dim), item_bias (n_items,)."""
+
+    users: Array
+    items: Array
+    item_bias: Array
 
 
 def parameters_of(tensors: Arrays) -> Parameters:

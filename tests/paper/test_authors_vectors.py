@@ -12,7 +12,7 @@ from transcf.data.datasets.parsers import read_prepared_split
 from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.models.fitted import TrainingData
-from transcf.models.transcf.fitted import Parameters, Translated
+from transcf.models.transcf.fitted import Translated
 from transcf.models.transcf.solver import TransCFSettings
 from transcf.paper.pairs import closer
 from transcf.paper.spaces import Pairs, Space
@@ -35,13 +35,12 @@ def authors(split: Split, real_data: Callable[[str], Path]) -> Translated:
     items = vectors["transcf_items"][train.items.series.to_numpy()]
     settings = TransCFSettings(dim=users.shape[1], variant="translation", item_bias=False)
     bias = np.zeros(len(items), np.float32)
-    return Translated(known, settings, Parameters(users, items, bias))
+    return Translated(known, settings, users, items, bias)
 
 
 @pytest.fixture(scope="module")
 def space(authors: Translated) -> Space:
-    own = authors.parameters
-    return Space("authors", authors.known, own.users, own.items, authors.translations)
+    return Space("authors", authors.known, authors.users, authors.items, authors.translations)
 
 
 def test_closer_after_translation(space: Space, split: Split) -> None:

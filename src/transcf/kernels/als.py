@@ -12,15 +12,12 @@ threads. Vectors are stored in flat arrays of rows whose width is a multiple of 
 zeros.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from transcf.parallel import parallel_for
-
 from . import Array
-from .decorators import compiled, inlined
+from .decorators import inlined, shared
 from .lanes import LANES, fill, load, store, zeros
 from .rows import add_scaled, copy, dot
 
@@ -46,6 +43,10 @@ class Side(NamedTuple):
     targets: Array  # w, (nnz,); empty where all interactions count 1
 
 
+def _blocks(side: Side, *_: Any) -> int:
+    return len(side.cuts) - 1
+
+
 @inlined
 def pair_weights(
     targets: Array, entry: int, weight: float, other_weight: float, one: Any
@@ -56,19 +57,15 @@ def pair_weights(
     return targets[entry], weight * other_weight + (targets[entry] - one)
 
 
-def add_grams(vectors: Array, width: int, weights: Array, cuts: Array, grams: Array) -> None:
+@shared(lambda vectors, width, weights, cuts, grams: len(cuts) - 1)
+def add_grams(
+    vectors: Array, width: int, weights: Array, cuts: Array, grams: Array, first: int, end: int
+) -> None:
     """Add the weighted outer products of the rows of each part to a matrix per part.
 
     `cuts`, (n_parts + 1,), are the bounds of the parts; `grams`, (n_parts, width * width), are
     changed, and undefined below the diagonal.
     """
-    parallel_for(len(cuts) - 1, partial(_add_grams, vectors, width, weights, cuts, grams))
-
-
-@compiled
-def _add_grams(
-    vectors: Array, width: int, weights: Array, cuts: Array, grams: Array, first: int, end: int
-) -> None:
     for part in range(first, end):
         for tile in range(cuts[part], cuts[part + 1], _TILE):
             last = min(tile + _TILE, cuts[part + 1])
@@ -99,23 +96,16 @@ def _add_tile(
     store(gram, at + 3 * width, d)
 
 
+@shared(_blocks)
 def conjugate_gradient(
-    side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array
-) -> None:
+    side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
     """Improve `vectors` by some steps of conjugate gradient, from where they are.
 
     `others` are rows of the fixed side, `gram` is G, (width * width,). What remains of each row's
     part of the loss is written to `losses`, (n_rows,) float64.
     """
-    work = partial(_conjugate_blocks, side, others, width, gram, steps, vectors, losses)
-    parallel_for(len(side.cuts) - 1, work)
-
-
-@compiled
-def _conjugate_blocks(
-    side: Side, others: Array, width: int, gram: Array, steps: int, vectors: Array, losses: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
     cuts, rows, indptr, indices, shares, weights, other_weights, ridges, targets = side
     one = others.dtype.type(1)
     x, r = np.zeros(BATCH * width, others.dtype), np.zeros(BATCH * width, others.dtype)
@@ -222,22 +212,15 @@ def _step(
 # -- exact solutions: O(dim^3) per row ---------------------------------------------------------
 
 
+@shared(_blocks)
 def solve_rows(
-    side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array
-) -> None:
+    side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array,
+    first: int, end: int,
+) -> None:  # fmt: skip
     """Solve `(s G + sum_j v_j y_j y_j' + ridge I) x = sum_j w_j y_j` for every row.
 
     Vectors are NaN where a matrix is not positive definite.
     """
-    work = partial(_solve_blocks, side, others, width, gram, vectors, losses)
-    parallel_for(len(side.cuts) - 1, work)
-
-
-@compiled
-def _solve_blocks(
-    side: Side, others: Array, width: int, gram: Array, vectors: Array, losses: Array,
-    first: int, end: int,
-) -> None:  # fmt: skip
     cuts, rows, indptr, _, shares, _, _, ridges, targets = side
     # The right-hand side is one more column of the matrix: factorizing it solves half the system.
     stride = width + LANES

@@ -5,16 +5,13 @@ follow each step at the cost of one row of G and one number of each neighbour. `
 the same as interactions arrive: it changes the vectors of one user and one item.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from transcf.parallel import parallel_for
-
 from . import Array
 from .als import Side, pair_weights
-from .decorators import compiled, inlined
+from .decorators import compiled, inlined, shared
 from .lanes import LANES, load, sum_lanes, zeros
 from .rows import add_scaled, dot
 
@@ -42,19 +39,12 @@ def make_room(longest: int, width: int, like: Array) -> Room:
     )
 
 
+@shared(lambda side, *_: len(side.cuts) - 1)
 def descend_rows(
-    side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array
-) -> None:
-    """Set each number of every row to its minimum, in turn; arguments as `conjugate_gradient`."""
-    work = partial(_descend_blocks, side, others, width, dim, gram, vectors, losses)
-    parallel_for(len(side.cuts) - 1, work)
-
-
-@compiled
-def _descend_blocks(
     side: Side, others: Array, width: int, dim: int, gram: Array, vectors: Array, losses: Array,
     first: int, end: int,
 ) -> None:  # fmt: skip
+    """Set each number of every row to its minimum, in turn; arguments as `conjugate_gradient`."""
     _, _, indptr, indices, shares, weights, other_weights, ridges, targets = side
     one = others.dtype.type(1)
     rows = side.rows[side.cuts[first] : side.cuts[end]]

@@ -8,6 +8,8 @@ relies on internals of numba.
 """
 
 from collections.abc import Callable
+from functools import partial, update_wrapper
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,6 +17,8 @@ import numba
 from numba.core import compiler, options, typed_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import LoweringPass, register_pass
+
+from transcf.parallel import parallel_for
 
 from ._cache import Keeper
 
@@ -97,6 +101,28 @@ _keeper = Keeper([*_HERE.glob("*.py"), _SCORES])
 def compiled(function: Function) -> Function:
     """Compile a function to machine code on first use and keep the result on disk."""
     return cast(Function, _keeper.keep(numba.njit(**_CALLED, **_RELAXED)(function)))
+
+
+def shared(
+    parts: Callable[..., Any], share: Callable[[Any, Any], None] = parallel_for
+) -> Callable[[Function], Callable[..., None]]:
+    """Like `compiled`, for a function that threads share: its last arguments are a range of parts.
+
+    Callers leave the range out: `share(parts(*arguments), work)` calls `work` with ranges.
+    """
+
+    def decorate(function: Function) -> Callable[..., None]:
+        kernel: Any = compiled(function)
+        arguments = signature(function)
+
+        def call(*args: Any, **more: Any) -> None:
+            given = arguments.bind_partial(*args, **more).args
+            share(parts(*given), partial(kernel, *given))
+
+        call.compile = kernel.compile  # type: ignore[attr-defined]  # for `ahead`
+        return update_wrapper(call, function)
+
+    return decorate
 
 
 def compiled_strictly(function: Function) -> Function:

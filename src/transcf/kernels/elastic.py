@@ -10,14 +10,10 @@ users that both items share (or the sum of what the target is for them). So an i
 more than l1 with the target has no weight, and is left out from the start.
 """
 
-from functools import partial
-
 import numpy as np
 
-from transcf.parallel import parallel_for
-
 from . import Array
-from .decorators import compiled, inlined, inner
+from .decorators import inlined, inner, shared
 
 #: Shares of the work: neighbouring targets go to different ones, which makes them alike.
 SLOTS = 64
@@ -84,33 +80,20 @@ def _sweep(
     return largest
 
 
+@shared(lambda *_: SLOTS)
 def elastic_weights(
-    first: int, last: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array], values:
-    Array, l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array,
-) -> Array:  # fmt: skip
-    """Find the weights of all items for the targets first..last-1; returns which are done.
-
-    `by_item` has the users of items, CSR: (n_items + 1,) int64, (nnz,) int32; `by_user` the items
-    of users. `values` say what a target is for each of its users, in the order of `by_item`, all
-    above 0; they are empty for ones. A target is done when a sweep changes no weight by more than
-    `tolerance`, and left as it is after `most_sweeps`. Weights are written to `out`,
-    (last - first, n_items).
-    """
-    done = np.zeros(last - first, np.bool_)
-    work = partial(
-        _fill_slots, first, last, by_item, by_user, values, l1, l2, tolerance, most_sweeps, out,
-        done,
-    )  # fmt: skip
-    parallel_for(SLOTS, work)
-    return done
-
-
-@compiled
-def _fill_slots(
     first: int, last: int, by_item: tuple[Array, Array], by_user: tuple[Array, Array],
     values: Array, l1: float, l2: float, tolerance: float, most_sweeps: int, out: Array,
     done: Array, first_slot: int, end_slot: int,
 ) -> None:  # fmt: skip
+    """Find the weights of all items for the targets first..last-1.
+
+    `by_item` has the users of items, CSR: (n_items + 1,) int64, (nnz,) int32; `by_user` the items
+    of users. `values` say what a target is for each of its users, in the order of `by_item`, all
+    above 0; they are empty for ones. A target is `done`, (last - first,), when a sweep changes no
+    weight by more than `tolerance`, and left as it is after `most_sweeps`. Weights are written to
+    `out`, (last - first, n_items).
+    """
     n_items, n_users = len(by_item[0]) - 1, len(by_user[0]) - 1
     residual, weights = np.zeros(n_users), np.zeros(n_items)
     shared, found = np.zeros(n_items), np.empty(n_items, np.int32)

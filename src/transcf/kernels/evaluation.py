@@ -47,7 +47,7 @@ def _largest(keys: Counts, starts: Counts, lengths: Counts, left: npt.NDArray[np
     return np.maximum.reduceat(places, starts) if len(starts) else starts
 
 
-def event_keys(indptr: Counts, items: npt.NDArray[np.int32], seed: int, first_user: int) -> Counts:
+def event_keys(indptr: Counts, items: Rows, seed: int, first_user: int) -> Counts:
     """One random key of 63 bits for each (user, item), whatever else is in the log.
 
     Users are counted from `first_user` on.
@@ -60,9 +60,8 @@ def event_keys(indptr: Counts, items: npt.NDArray[np.int32], seed: int, first_us
 
 @compiled
 def draw_unseen(
-    users: npt.NDArray[np.int32], indptr: npt.NDArray[np.int64], items: npt.NDArray[np.int32], pool:
-    npt.NDArray[np.int32], n_items: int, size: int, seed: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:  # fmt: skip
+    users: Rows, indptr: Counts, items: Rows, pool: Rows, n_items: int, size: int, seed: int
+) -> tuple[Counts, Rows]:
     """Draw `size` different items of `pool` (ascending) for each user, none of them the user's own.
 
     `users` are ascending; `indptr`, (n_users + 1,), and `items` list all items that users ever

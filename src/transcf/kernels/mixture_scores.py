@@ -14,7 +14,7 @@ import numpy as np
 from transcf.parallel import one_blas_thread, parallel_for
 
 from . import Array
-from .decorators import compiled, inlined, inner
+from .decorators import compiled, inlined, inner, shared
 from .lanes import LANES, exp_lanes, fill, load, log_lanes, max_lanes, store, zeros
 from .rows import first_from
 
@@ -295,19 +295,14 @@ class ScoredItems(NamedTuple):
     item_offsets: Array  # added to all scores of the item, (n,) float32
 
 
+@shared(lambda histories, past, items, tile: -(-tile.shape[1] // STRIP))
 def add_log_sums(
-    histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array
-) -> None:
-    """Add log-sums of weighted terms, and the offsets of users and items, to a tile in place."""
-    with one_blas_thread():
-        work = partial(_add_strips, histories, past, items, tile)
-        parallel_for(-(-tile.shape[1] // STRIP), work)
-
-
-@compiled
-def _add_strips(
     histories: UserHistories, past: PastItems, items: ScoredItems, tile: Array, first: int, end: int
 ) -> None:
+    """Add log-sums of weighted terms, and the offsets of users and items, to a tile in place.
+
+    Products should be of one BLAS thread, since strips are shared among threads.
+    """
     table = np.empty(len(past.points) * STRIP, np.float32)
     product = np.empty(_TABLE_ROWS * STRIP, np.float32)
     for strip in range(first, end):

@@ -14,7 +14,7 @@ import numpy as np
 from transcf.parallel import parallel_for
 
 from . import Array
-from .decorators import compiled, inlined
+from .decorators import compiled, inlined, shared
 from .rows import add_scaled, bring_into_ball, clear, prefetch_row
 from .sampling import Strata
 
@@ -70,19 +70,12 @@ def _place(placement: ItemPlacement, position: int) -> int:
     return placement.places[placement.indices[min(position, len(placement.indices) - 1)]]
 
 
+@shared(lambda users, items, dim, placement, *_: placement.indptr, share=_share_rows)
 def average_items(
-    users: Array, items: Array, dim: int, placement: ItemPlacement, user_share: Array
-) -> None:
-    """q_u = mean of b_i over the items i of u; `user_share` is 1 / |N_u|, (n_users,)."""
-    work = partial(_average_items, users, items, dim, placement, user_share)
-    _share_rows(placement.indptr, work)
-
-
-@compiled
-def _average_items(
     users: Array, items: Array, dim: int, placement: ItemPlacement, user_share: Array, first: int,
     end: int,
 ) -> None:  # fmt: skip
+    """q_u = mean of b_i over the items i of u; `user_share` is 1 / |N_u|, (n_users,)."""
     indptr = placement.indptr
     for user in range(first, end):
         q = 2 * dim * user + dim
@@ -94,22 +87,15 @@ def _average_items(
             )
 
 
+@shared(lambda users, items, dim, placement, *_: placement.indptr, share=_share_rows)
 def push_to_users(
-    users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int
-) -> None:
+    users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int,
+    first: int, end: int,
+) -> None:  # fmt: skip
     """a_u -= sum of m_i / |N_i| over the items i of u: the way back through n_i; a_u is bounded.
 
     `item_share` is 1 / |N_i| in block order, (n_active,), and `power` that of `bring_into_ball`.
     """
-    work = partial(_push_to_users, users, items, dim, placement, item_share, power)
-    _share_rows(placement.indptr, work)
-
-
-@compiled
-def _push_to_users(
-    users: Array, items: Array, dim: int, placement: ItemPlacement, item_share: Array, power: int,
-    first: int, end: int,
-) -> None:  # fmt: skip
     indptr = placement.indptr
     for user in range(first, end):
         a = 2 * dim * user
@@ -139,11 +125,6 @@ def average_users(
     parallel_for(len(blocks), work)
 
 
-def clear_means(items: Array, dim: int) -> None:
-    """n_i = 0 for all items."""
-    items.reshape(-1, 3, dim)[:, 1] = 0
-
-
 @compiled
 def _average_users(
     users: Array, items: Array, dim: int, strata: Strata, item_share: Array,
@@ -165,27 +146,25 @@ def _average_users(
                     add_scaled(items, n, users, a, dim, item_share[place])
 
 
-def bound_rows(matrix: Array, power: float, beyond: float = 1.0) -> Array:
-    """Divide rows longer than `beyond` (1 or more) by a power of their norm, in place.
+def bound_rows(matrix: Array, power: float) -> Array:
+    """Divide rows longer than 1 by a power of their norm, in place.
 
     Power 1 brings a row onto the unit sphere, 2 is the paper's formula, and 0 leaves it. Returns
     the squared norms before, (n_rows,): not finite where a row diverged.
     """
     norms = np.empty(len(matrix), matrix.dtype)
-    parallel_for(len(matrix), partial(_bound_rows, matrix, power, beyond, norms), least=FEW)
+    parallel_for(len(matrix), partial(_bound_rows, matrix, power, norms), least=FEW)
     return norms
 
 
 @compiled
-def _bound_rows(
-    matrix: Array, power: float, beyond: float, norms: Array, first: int, end: int
-) -> None:
+def _bound_rows(matrix: Array, power: float, norms: Array, first: int, end: int) -> None:
     for row in range(first, end):
         total = matrix[row, 0] * matrix[row, 0]
         for k in range(1, matrix.shape[1]):
             total += matrix[row, k] * matrix[row, k]
         norms[row] = total
-        if total > beyond * beyond:
+        if total > 1:
             length = total ** (power / 2)
             for k in range(matrix.shape[1]):
                 matrix[row, k] /= length

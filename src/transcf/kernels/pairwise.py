@@ -4,18 +4,14 @@ Vectors live in flat arrays, one padded row each. Step sizes contain the learnin
 """
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
-
-from transcf.parallel import parallel_for
 
 from . import Array
-from .decorators import INLINED, compiled, inlined
+from .decorators import inlined, shared
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
+from .rounds import PackedRows, by_rates, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, advance, draw_own, draw_pair, mix, uniform
 
@@ -34,22 +30,17 @@ class LogisticRates(NamedTuple):
     bias_keep: np.floating[Any]
 
 
-class RankedRates(NamedTuple):
-    """AoBPR: the rates of BPR, and how ranks fall off."""
-
-    learning_rate: np.floating[Any]
-    keep: np.floating[Any]
-    bias_rate: np.floating[Any]
-    bias_keep: np.floating[Any]
-    rank_share: float  # they fall off by e with every such share of the items
-    rank_reach: float  # 1 - exp(-1 / rank_share), the probability of a rank within the ranking
+class RankedRates(LogisticRates):
+    """AoBPR: the rates of BPR."""
 
 
 class Rankings(NamedTuple):
-    """The slots of every block by each factor, smallest first, and how much the factors matter."""
+    """The slots of every block by each factor, smallest first, and the chances of ranks."""
 
     slots: Array  # (n_factors, n_items) int32, blocks one after the other
     importance: Array  # spread of each factor over the items, (n_factors,)
+    share: float  # probabilities of ranks fall off by e with every such share of the items
+    reach: float  # 1 - exp(-1 / share), the probability of a rank within the ranking
 
 
 class HingeRates(NamedTuple):
@@ -60,16 +51,6 @@ class HingeRates(NamedTuple):
     margin: np.floating[Any]
     negatives: int
     bounds_steps: bool  # whether the rows of a step go back into the unit ball at once
-
-
-class NoExtra(NamedTuple):
-    """BPR needs nothing else."""
-
-
-class HingeExtra(NamedTuple):
-    """`rank_weights` is the weight of a step by the number of violations, (negatives + 1,)."""
-
-    rank_weights: Array
 
 
 # -- BPR and AoBPR ---------------------------------------------------------------------------
@@ -97,26 +78,18 @@ def _logistic_step(
         store(items, j + k, kept * y_j - by * x)
 
 
-_draws = ByRates()
-#: Decorator of the function that draws for rates of some classes; its arguments are those of
-#: `draw`. It returns the state, one of the visit's items and a negative (two slots).
-draw_for = _draws.register
-
-
 def draw(
     rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
-    """Call the `draw_for` the class of the rates; only for kernels."""
+    """Return the state, one of the visit's items and a negative (two slots)."""
 
 
-@overload(draw, jit_options=INLINED, strict=False)
-def _choose_draw(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-    return _draws.find(rates)
+draw_for = by_rates(draw)
 
 
 @draw_for(LogisticRates)
 def _draw_evenly(
-    rates: LogisticRates, rows: PackedRows[NoExtra], dim: int, draws: Draws, visit: Visit,
+    rates: LogisticRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, int, int]:  # fmt: skip
     return draw_pair(draws, visit, state)
@@ -129,22 +102,21 @@ def _draw_by_rank(
 ) -> tuple[np.uint64, int, int]:  # fmt: skip
     state = advance(state)
     positive = draw_own(mix(state), draws, visit)
-    state, negative = draw_ranked(rates, rows, dim, draws, visit, state)
+    state, negative = draw_ranked(rows, dim, draws, visit, state)
     return state, positive, negative
 
 
 @inlined
 def draw_ranked(
-    rates: RankedRates, rows: PackedRows[Rankings], dim: int, draws: Draws, visit: Visit,
-    state: np.uint64,
-) -> tuple[np.uint64, int]:  # fmt: skip
+    rows: PackedRows[Rankings], dim: int, draws: Draws, visit: Visit, state: np.uint64
+) -> tuple[np.uint64, int]:
     """A negative that the user's vector ranks high: by one factor, drawn by its importance.
 
-    The rank r within the block has p(r) ~ exp(-r / (rank_share * size)); where the user has that
+    The rank r within the block has p(r) ~ exp(-r / (share * size)); where the user has that
     item, the next one in the ranking is taken.
     """
     users, marks, size = rows.users, draws.marks, visit.size
-    rankings, weights = rows.extra
+    rankings, weights, share, reach = rows.extra
     u, total = dim * visit.user, weights.dtype.type(0)
     for f in range(len(weights)):
         total += abs(users[u + f]) * weights[f]
@@ -157,7 +129,7 @@ def draw_ranked(
             break
         factor += 1
     state = advance(state)
-    drawn = -rates.rank_share * size * math.log1p(-uniform(mix(state)) * rates.rank_reach)
+    drawn = -share * size * math.log1p(-uniform(mix(state)) * reach)
     rank = min(int(drawn), size - 1)
     is_liked = users[u + factor] > 0
     slot = rankings[factor, visit.start + (size - 1 - rank if is_liked else rank)]
@@ -167,9 +139,9 @@ def draw_ranked(
     return state, slot
 
 
-@visit_for(LogisticRates, RankedRates)
+@visit_for(LogisticRates)
 def _logistic_visit(
-    rates: LogisticRates | RankedRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
+    rates: LogisticRates, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float]:  # fmt: skip
     users, items, bias, _ = rows
@@ -199,18 +171,14 @@ def _logistic_visit(
     return state, loss - math.log(likelihood)
 
 
-def rank_by_factors(items: Array, dim: int, starts: Array, rankings: Array) -> None:
+@shared(lambda items, dim, starts, rankings: len(rankings))
+def rank_by_factors(
+    items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
+) -> None:
     """Order the slots of every block by each factor, smallest first: (n_factors, n_items) int32.
 
     `items` are rows in block order, flat; blocks begin at `starts`, (n_blocks + 1,) int64.
     """
-    parallel_for(len(rankings), partial(_rank_by_factors, items, dim, starts, rankings))
-
-
-@compiled
-def _rank_by_factors(
-    items: Array, dim: int, starts: Array, rankings: Array, first: int, end: int
-) -> None:
     for f in range(first, end):
         for b in range(len(starts) - 1):
             begin, size = starts[b], starts[b + 1] - starts[b]
@@ -239,7 +207,7 @@ def _distance(users: Array, u: int, items: Array, i: int, dim: int) -> Any:
 
 
 @cost_for(HingeRates)
-def _cost(rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, user: int, place: int) -> Any:
+def _cost(rates: HingeRates, rows: PackedRows[Array], dim: int, user: int, place: int) -> Any:
     return _distance(rows.users, dim * user, rows.items, dim * place, dim)
 
 
@@ -258,7 +226,7 @@ def _hinge_step(
 
 @visit_for(HingeRates)
 def _hinge_visit(
-    rates: HingeRates, rows: PackedRows[HingeExtra], dim: int, draws: Draws, visit: Visit,
+    rates: HingeRates, rows: PackedRows[Array], dim: int, draws: Draws, visit: Visit,
     state: np.uint64,
 ) -> tuple[np.uint64, float]:  # fmt: skip
     users, items = rows.users, rows.items
@@ -271,10 +239,8 @@ def _hinge_visit(
         prefetch_row(items, dim * (start + j_next), dim)
         reach = rates.margin + _distance(users, u, items, dim * i, dim)
         far = _distance(users, u, items, dim * j, dim)
-        state, j, far, violations = hardest(
-            rates, rows, dim, draws, visit, reach, Nearest(j, far), state
-        )
-        weight = rows.extra.rank_weights[violations]  # zero without any
+        state, j, far, violations = hardest(rates, rows, dim, draws, visit, reach, j, far, state)
+        weight = rows.extra[violations]  # zero without any
         loss += weight * (reach - far)
         if violations > 0 or rates.keep < 1:
             step = rates.learning_rate * weight

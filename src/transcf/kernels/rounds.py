@@ -26,17 +26,7 @@ from . import Array
 from .decorators import INLINED, Function, compiled, inlined, pasted
 from .lanes import element_address
 from .rows import prefetch_row
-from .sampling import (
-    TRAINING,
-    Draws,
-    Strata,
-    Visit,
-    advance,
-    draw_negative,
-    mix,
-    stream,
-    uniform,
-)
+from .sampling import TRAINING, Draws, Strata, Visit, advance, draw_negative, mix, stream, uniform
 
 #: No ticket: nothing to go on with, or nothing left.
 NONE = -1
@@ -90,28 +80,32 @@ def look_at(typing: Any, counters: Any, index: Any) -> Any:
     return types.int64(counters, types.intp), generate
 
 
-class ByRates:
-    """Functions by the class of rates that they are for."""
+def by_rates(stub: Callable[..., Any]) -> Callable[..., Callable[[Function], Function]]:
+    """Let kernels call the function that is registered for the class of their rates.
 
-    def __init__(self) -> None:
-        self._functions: dict[type, Callable[..., Any]] = {}
+    Args:
+        stub: What kernels call: a function without a body whose first argument are the rates.
 
-    def register(self, *kinds: type) -> Callable[[Function], Function]:
-        """Let a function serve rates of these classes, and of classes made from them."""
+    Returns:
+        A decorator that registers a function with the same arguments for a class of rates, and for
+        classes made from it.
+    """
+    functions: dict[type, Callable[..., Any]] = {}
 
+    def find(rates: Any, *_: Any) -> Callable[..., Any]:
+        kinds = rates.instance_class.__mro__
+        return next(functions[kind] for kind in kinds if kind in functions)
+
+    overload(stub, jit_options=INLINED, strict=False)(find)  # the functions have types
+
+    def register(kind: type) -> Callable[[Function], Function]:
         def decorate(function: Function) -> Function:
-            self._functions.update(dict.fromkeys(kinds, function))
+            functions[kind] = function
             return function
 
         return decorate
 
-    def find(self, rates: Any) -> Callable[..., Any]:
-        """The function for rates of a compile-time type; the nearest base class counts."""
-        return next(
-            self._functions[kind]
-            for kind in rates.instance_class.__mro__
-            if kind in self._functions
-        )
+    return register
 
 
 Extra = TypeVar("Extra")
@@ -122,8 +116,7 @@ ALL = -1
 class PackedRows(NamedTuple, Generic[Extra]):
     """What training changes: packed rows of users and items (flat), and the items' biases.
 
-    Items and biases are in block order. `extra` is a tuple of whatever else a model reads or
-    writes.
+    Items and biases are in block order. `extra` is whatever else a model reads or writes.
     """
 
     users: Array
@@ -144,54 +137,29 @@ class Rounds(NamedTuple):
     high: int = ALL
 
 
-class Nearest(NamedTuple):
-    """A negative (its place) and what it costs, bias included."""
-
-    place: int
-    cost: Any
-
-
-_visits, _costs = ByRates(), ByRates()
-#: Decorator of the function that trains a visit for rates of some classes; its arguments are those
-#: of `train_visit`. It draws the visit's triples, takes a step on each, and returns the state and
-#: the summed loss.
-visit_for = _visits.register
-#: Decorator of the function that returns the cost of an item for rates of some classes: minus its
-#: score, bias left out. Its arguments are those of `cost_at`: the user's row, the item's place.
-cost_for = _costs.register
-
-
 def train_visit(
     rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, state: np.uint64
 ) -> Any:
-    """Call the `visit_for` the class of the rates; only for kernels."""
+    """Draw the triples of a visit and take a step on each; return the state and the summed loss."""
 
 
 def cost_at(rates: Any, rows: PackedRows[Any], dim: int, user: int, place: int) -> Any:
-    """Call the `cost_for` the class of the rates; only for kernels."""
+    """Return minus the score of a user's row and an item's place, bias left out."""
 
 
-@overload(train_visit, jit_options=INLINED, strict=False)  # the functions have types
-def _choose_visit(rates: Any, rows: Any, dim: Any, draws: Any, visit: Any, state: Any) -> Any:
-    return _visits.find(rates)
-
-
-@overload(cost_at, jit_options=INLINED, strict=False)
-def _choose_cost(rates: Any, rows: Any, dim: Any, user: Any, place: Any) -> Any:
-    return _costs.find(rates)
+visit_for, cost_for = by_rates(train_visit), by_rates(cost_at)
 
 
 @inlined
 def hardest(
-    rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, reach: Any,
-    nearest: Nearest, state: np.uint64,
+    rates: Any, rows: PackedRows[Any], dim: int, draws: Draws, visit: Visit, reach: Any, j: int,
+    far: Any, state: np.uint64,
 ) -> tuple[np.uint64, int, Any, Any]:  # fmt: skip
-    """The nearest of several negatives, `nearest` being the first of them.
+    """The nearest of several negatives: the first is at the place j and costs `far`, bias included.
 
     Returns:
         The state, the place and the cost of the nearest, and how many come within `reach`.
     """
-    j, far = nearest
     violations = np.int64(far < reach)
     for _ in range(1, rates.negatives):
         state, other = draw_negative(draws, visit, state)

@@ -1,7 +1,6 @@
 """Rows of vectors, flat and each padded with zeros to whole lanes; projections and Adam's steps."""
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from transcf.parallel import parallel_for
 
 from . import Array, aligned_zeros
-from .decorators import compiled, inlined, inner
+from .decorators import inlined, inner, shared
 from .lanes import LANES, fill, load, prefetch, sqrt_lanes, store, sum_lanes, zeros
 
 #: Starting a thread costs more than copying fewer rows than this.
@@ -46,15 +45,11 @@ def unpadded(flat: Array, width: int, dim: int) -> Array:
     return flat.reshape(-1, width)[:, :dim].copy()
 
 
-def multiply_rows(rows: Array, width: int, matrix: Array, products: Array) -> None:
-    """Multiply every row by a matrix, (width * width,); all arrays are flat and of one type."""
-    parallel_for(len(rows) // width, partial(_multiply_rows, rows, width, matrix, products))
-
-
-@compiled
-def _multiply_rows(
+@shared(lambda rows, width, *_: len(rows) // width)
+def multiply_rows(
     rows: Array, width: int, matrix: Array, products: Array, first: int, end: int
 ) -> None:
+    """Multiply every row by a matrix, (width * width,); all arrays are flat and of one type."""
     for at in range(first * width, end * width, width):
         for start in range(0, width, LANES):
             total = zeros(load(matrix, start))
@@ -141,17 +136,9 @@ class AdamState(NamedTuple):
     squares: Array  # second moments: running means of their squares, of the same shape
 
 
-class AdamStep(NamedTuple):
-    """One step."""
-
-    size: float  # learning rate with bias correction, see `step_sizes`
-    power: int  # how rows are projected into the unit ball, see `bring_into_ball`
-
-
 def step_sizes(rates: Array, numbers: Array) -> Array:
-    """Return learning rates with Adam's bias correction; `numbers` count steps from 1."""
-    sizes: Array = rates * np.sqrt(1 - SECOND**numbers) / (1 - FIRST**numbers)
-    return sizes
+    """Return sizes of steps: learning rates with Adam's bias correction; `numbers` count from 1."""
+    return rates * np.sqrt(1 - SECOND**numbers) / (1 - FIRST**numbers)
 
 
 @inner
@@ -169,32 +156,30 @@ def prefetch_state(state: AdamState, start: int, width: int) -> None:
 
 
 @inlined
-def move_row(
-    state: AdamState, start: int, width: int, slopes: Array, at: int, step: AdamStep
-) -> None:
-    """Take a step on a row with the gradient slopes[at : at + width], and project the row.
+def move_row(state: AdamState, start: int, width: int, slopes: Array, at: int, size: float) -> None:
+    """Take a step on a row with the gradient slopes[at : at + width], and bring it into the ball.
 
     It is at `start` in what `flat` returns.
     """
     values, means, squares = state
     first, second = fill(np.float32(FIRST)), fill(np.float32(SECOND))
     rest, rest_of_squares = fill(np.float32(1 - FIRST)), fill(np.float32(1 - SECOND))
-    size, epsilon = fill(np.float32(step.size)), fill(np.float32(EPSILON))
+    by, epsilon = fill(np.float32(size)), fill(np.float32(EPSILON))
     for k in range(0, width, LANES):
         slope = load(slopes, at + k)
         mean = first * load(means, start + k) + rest * slope
         square = second * load(squares, start + k) + rest_of_squares * slope * slope
         store(means, start + k, mean)
         store(squares, start + k, square)
-        moved = load(values, start + k) - size * mean / (sqrt_lanes(square) + epsilon)
+        moved = load(values, start + k) - by * mean / (sqrt_lanes(square) + epsilon)
         store(values, start + k, moved)
-    bring_into_ball(values, start, width, step.power)
+    bring_into_ball(values, start, width, 1)
 
 
 @inlined
-def move_bias(state: AdamState, row: int, slope: float, step: AdamStep) -> None:
+def move_bias(state: AdamState, row: int, slope: float, size: float) -> None:
     """Take a step on a single number, without a projection."""
     mean = FIRST * state.means[row] + (1 - FIRST) * slope
     square = SECOND * state.squares[row] + (1 - SECOND) * slope * slope
     state.means[row], state.squares[row] = mean, square
-    state.values[row] -= step.size * mean / (math.sqrt(square) + EPSILON)
+    state.values[row] -= size * mean / (math.sqrt(square) + EPSILON)

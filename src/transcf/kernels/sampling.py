@@ -12,16 +12,13 @@ user together with their items in the block. Negatives come from the block, too.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from transcf.parallel import parallel_for
-
 from . import Array
-from .decorators import compiled, inlined
+from .decorators import compiled, inlined, shared
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -155,22 +152,15 @@ def locate(order: Array, starts: Array, n_items: int) -> tuple[Array, Array]:
     return block, slot
 
 
+@shared(lambda indptr, indices, groups, *_: len(groups) - 1)
 def count_strata(
-    indptr: Array, indices: Array, groups: Array, block: Array, n_blocks: int
-) -> tuple[Array, Array]:
-    """Count the visits and the interactions of every stratum, (n_groups, n_blocks) each."""
-    visits, entries, latest = np.zeros((3, len(groups) - 1, n_blocks), np.int64)
-    work = partial(_count_groups, indptr, indices, groups, block, latest, visits, entries)
-    parallel_for(len(groups) - 1, work)
-    return visits, entries
-
-
-@compiled
-def _count_groups(
     indptr: Array, indices: Array, groups: Array, block: Array, latest: Array, visits: Array,
     entries: Array, first: int, end: int,
 ) -> None:  # fmt: skip
-    # `latest` holds users + 1, so that none is 0.
+    """Count the visits and the interactions of every stratum, (n_groups, n_blocks) each.
+
+    `latest` has the latest user of each, counted from 1, or 0.
+    """
     for g in range(first, end):
         for user in range(groups[g], groups[g + 1]):
             for position in range(indptr[user], indptr[user + 1]):
@@ -181,29 +171,17 @@ def _count_groups(
                     visits[g, b] += 1
 
 
+@shared(lambda *arguments: len(arguments[-1].groups) - 1)
 def fill_strata(
-    indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, entries: Array,
-    strata: Strata,
-) -> None:  # fmt: skip
-    """Sort the interactions into strata, of which all but `groups`, `starts` and `visits` is set.
-
-    `weights` of interactions are (nnz,), or empty where all weigh the same; `block`, `slot` and
-    `entries` are those of `locate` and `count_strata`.
-    """
-    next_visit = strata.visits[:-1].reshape(entries.shape).copy()
-    next_entry = (np.cumsum(entries) - entries.ravel()).reshape(entries.shape)
-    latest = np.zeros_like(entries)
-    work = partial(
-        _fill_groups, indptr, indices, weights, block, slot, latest, next_visit, next_entry, strata
-    )
-    parallel_for(len(strata.groups) - 1, work)
-
-
-@compiled
-def _fill_groups(
     indptr: Array, indices: Array, weights: Array, block: Array, slot: Array, latest: Array,
     next_visit: Array, next_entry: Array, strata: Strata, first_group: int, end_group: int,
 ) -> None:  # fmt: skip
+    """Sort the interactions into strata, of which all but `groups`, `starts` and `visits` is set.
+
+    `weights` of interactions are (nnz,), or empty where all weigh the same; `block` and `slot` are
+    those of `locate`, `latest` that of `count_strata`. `next_visit` and `next_entry` have the first
+    visit and interaction of each stratum, (n_groups, n_blocks), and are changed.
+    """
     groups, _, _, visitor, first, slots, shares = strata
     for g in range(first_group, end_group):
         for user in range(groups[g], groups[g + 1]):

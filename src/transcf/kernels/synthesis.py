@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from . import Array
 from .decorators import compiled, inner
 from .sampling import STEP, Words, advance, below, mix, mix_words, streams, uniform
 
@@ -23,27 +23,26 @@ _CURIOSITY, _CURIOUS = 0.1, 0.1
 class World(NamedTuple):
     """Generated users and items; items are in the order of their categories."""
 
-    tastes: npt.NDArray[np.int32]  # (n_users, t) preferred categories
-    shares: npt.NDArray[np.float64]  # (n_users, t) cumulative weights of the tastes, up to 1
-    favourites: npt.NDArray[np.float64]  # (n_users, t) favourite style in each category, in [0, 1]
-    arrivals: npt.NDArray[np.float64]  # (n_users,) arrival times of users, in [0, 1]
-    starts: npt.NDArray[np.int64]  # (n_categories + 1,) offsets of the categories
-    popularity: npt.NDArray[np.float64]  # (n_items + 1,) cumulative popularity, from 0
-    styles: npt.NDArray[np.float64]  # (n_items,) in [0, 1]
-    releases: npt.NDArray[np.float64]  # (n_items,) release times of items, in [0, 1]
+    tastes: Array  # (n_users, t) int32, preferred categories
+    shares: Array  # (n_users, t) cumulative weights of the tastes, up to 1
+    favourites: Array  # (n_users, t) favourite style in each category, in [0, 1]
+    arrivals: Array  # (n_users,) arrival times of users, in [0, 1]
+    starts: Array  # (n_categories + 1,) int64, offsets of the categories
+    popularity: Array  # (n_items + 1,) cumulative popularity, from 0
+    styles: Array  # (n_items,) in [0, 1]
+    releases: Array  # (n_items,) release times of items, in [0, 1]
     #: Share of events by taste that stay in the category and near the style of the event before.
     sequences: float
     drift: float  # how fast items fade after their release; with 0 all exist from the beginning
 
 
-def draw_events(
-    degrees: npt.NDArray[np.int64], world: World, seed: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def draw_events(degrees: Array, world: World, seed: int) -> tuple[Array, Array, Array]:
     """Draw different items for each user, who has a random stream of their own.
 
     Returns:
-        items, strengths, moments: (n,) user after user; the strength of the taste, in [0, 1], and
-        the time since the arrival of the user, in [0, 1], ascending if there are changes over time.
+        items, strengths, moments: (n,) user after user, int32 and float32; the strength of the
+        taste, in [0, 1], and the time since the arrival of the user, in [0, 1], ascending if there
+        are changes over time.
     """
     total, in_order = int(degrees.sum()), world.sequences > 0 or world.drift > 0
     states = streams(seed, 0, _EVENTS, np.arange(len(degrees), dtype=np.uint64))
@@ -60,9 +59,7 @@ def draw_events(
     return items, strengths, moments
 
 
-def _draw_moments(
-    degrees: npt.NDArray[np.int64], states: Words, moments: npt.NDArray[np.float32]
-) -> None:
+def _draw_moments(degrees: Array, states: Words, moments: Array) -> None:
     """Draw the times of each user's events, ascending; advances the streams."""
     owners = np.repeat(np.arange(len(degrees)), degrees)
     place = np.arange(len(owners)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
@@ -74,10 +71,8 @@ def _draw_moments(
 
 @compiled
 def _draw_items(
-    degrees: npt.NDArray[np.int64], states: Words, world: World,
-    guide: npt.NDArray[np.int32], in_order: bool,
-    taken: npt.NDArray[np.int32], items: npt.NDArray[np.int32],
-    strengths: npt.NDArray[np.float32], moments: npt.NDArray[np.float32],
+    degrees: Array, states: Words, world: World, guide: Array, in_order: bool, taken: Array,
+    items: Array, strengths: Array, moments: Array,
 ) -> None:  # fmt: skip
     """Draw items and strengths, and moments unless they are in order."""
     n_items, event = len(taken), 0
@@ -126,8 +121,8 @@ def _draw_items(
 
 @inner
 def _by_taste(
-    world: World, guide: npt.NDArray[np.int32], user: int, choice: float, place: float,
-    last: int, last_taste: int, state: np.uint64,
+    world: World, guide: Array, user: int, choice: float, place: float, last: int, last_taste: int,
+    state: np.uint64,
 ) -> tuple[np.uint64, int, float, int]:  # fmt: skip
     """Draw an item by one of the user's tastes, or near the item before.
 
@@ -157,10 +152,7 @@ def _by_taste(
 
 
 @inner
-def _pick(
-    cumulated: npt.NDArray[np.float64], guide: npt.NDArray[np.int32], start: int, stop: int, place:
-    float,
-) -> int:  # fmt: skip
+def _pick(cumulated: Array, guide: Array, start: int, stop: int, place: float) -> int:
     """Find the item at a share `place` of the popularity of `start` to `stop`."""
     wanted = cumulated[start] + place * (cumulated[stop] - cumulated[start])
     piece = int(wanted / cumulated[-1] * len(guide))

@@ -6,8 +6,7 @@ those users). `u`, `i`, `j` are offsets of rows, not row numbers. Step sizes con
 rate.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
@@ -15,7 +14,7 @@ from numba.extending import overload
 from . import Array
 from .decorators import inlined
 from .lanes import LANES, fill, load, store, sum_lanes, zeros
-from .rounds import ByRates, Nearest, PackedRows, cost_for, hardest, visit_for
+from .rounds import PackedRows, cost_for, hardest, visit_for
 from .rows import bring_into_ball, prefetch_row
 from .sampling import Draws, Visit, advance, below, draw_pair, mix
 
@@ -26,7 +25,10 @@ _TOO_FAR = (2 * MAX_NORM) ** 2
 
 
 class TransCFRates(NamedTuple):
-    """What a step depends on; a class made from it picks the formula, see `register_score`."""
+    """What a step depends on.
+
+    A class made from it has the functions `cost` and `slope` of a score, compiled for kernels.
+    """
 
     learning_rate: np.floating[Any]
     margin: np.floating[Any]
@@ -48,36 +50,17 @@ class TranslationExtra(NamedTuple):
     rank_weights: Array  # weight of a step by the number of violations, (negatives + 1,)
 
 
-#: Terms of -s(u, i) from a, q, b and n, to be summed up.
-Cost: TypeAlias = Callable[[Any, Any, Any, Any], Any]
-#: Terms of g times the gradient of -s(u, i) by a, q, b and n, from g, a, q, b and n.
-Slope: TypeAlias = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
-
-_costs, _slopes = ByRates(), ByRates()
-
-
-def register_score(kind: type[TransCFRates], cost: Cost, slope: Slope) -> None:
-    """Let models with rates of a class train and score by a formula: -s(u, i), and its gradient.
-
-    The functions use `+ - *`, a leading minus and `zeros` only, so that they hold for numbers, for
-    arrays and for the lanes of kernels. They are in `score_functions`: kernels on disk are compiled
-    again when it changes.
-    """
-    _costs.register(kind)(inlined(cost))
-    _slopes.register(kind)(inlined(slope))
-
-
 def cost(rates: TransCFRates, a: Any, q: Any, b: Any, n: Any) -> Any:
-    """Terms of -s(u, i), bias left out; only for kernels."""
+    """Terms of -s(u, i), bias left out, to be summed up."""
 
 
 def slope(rates: TransCFRates, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-    """Terms of g times the gradient of -s(u, i) by a, q, b and n; only for kernels."""
+    """Terms of g times the gradient of -s(u, i) by a, q, b and n."""
 
 
 @overload(cost)
 def _choose_cost(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-    function = _costs.find(rates)
+    function = rates.instance_class.cost
 
     def chosen(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
         return function(a, q, b, n)
@@ -87,7 +70,7 @@ def _choose_cost(rates: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
 
 @overload(slope)
 def _choose_slope(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
-    function = _slopes.find(rates)
+    function = rates.instance_class.slope
 
     def chosen(rates: Any, g: Any, a: Any, q: Any, b: Any, n: Any) -> Any:
         return function(g, a, q, b, n)
@@ -109,16 +92,6 @@ def triple_costs(
         spread = spread + (a - q) * (a - q) + (b - n) * (b - n)
         far = far + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
     return sum_lanes(near), sum_lanes(far), sum_lanes(spread)
-
-
-@inlined
-def pair_cost(rates: TransCFRates, users: Array, u: int, items: Array, j: int, dim: int) -> Any:
-    """-s(u, j), bias left out."""
-    total = zeros(fill(rates.margin))
-    for k in range(0, dim, LANES):
-        a, q = load(users, u + k), load(users, u + dim + k)
-        total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
-    return sum_lanes(total)
 
 
 @inlined
@@ -182,7 +155,12 @@ def step_item(items: Array, i: int, pending: Array, dim: int, factor: Any) -> No
 def _cost_at(
     rates: TransCFRates, rows: PackedRows[TranslationExtra], dim: int, user: int, place: int
 ) -> Any:
-    return pair_cost(rates, rows.users, 2 * dim * user, rows.items, 3 * dim * place, dim)
+    users, u, items, j = rows.users, 2 * dim * user, rows.items, 3 * dim * place
+    total = zeros(fill(rates.margin))
+    for k in range(0, dim, LANES):
+        a, q = load(users, u + k), load(users, u + dim + k)
+        total = total + cost(rates, a, q, load(items, j + k), load(items, j + dim + k))
+    return sum_lanes(total)
 
 
 @visit_for(TransCFRates)
@@ -209,7 +187,7 @@ def _visit(
         near, far, spread = triple_costs(rates, users, u, items, width * i, width * j, dim)
         reach = rates.margin + near - bias[i]
         state, j, far, violations = hardest(
-            rates, rows, dim, draws, visit, reach, Nearest(j, far - bias[j]), state
+            rates, rows, dim, draws, visit, reach, j, far - bias[j], state
         )
         # A cost that no vectors within `MAX_NORM` can have: they are projected instead of updated.
         if max(abs(near), abs(far + bias[j])) > _TOO_FAR and rates.bound > 0:

@@ -58,8 +58,8 @@ class ALSObjective:
     ) -> Side:
         """Return the quadratics of users; the Gram matrix weights items by `missing`."""
         ones = np.ones(by_user.n_rows)
-        constants = (ones, ones, 1 - self.spared, self.user_ridges, weights)
-        return _side(by_user, width, dtype, constants)
+        constants = ones, ones, 1 - self.spared, self.user_ridges, weights
+        return _side(by_user, width, dtype, *constants)
 
     def item_side(
         self, by_item: Csr, width: int, dtype: npt.DTypeLike, weights: Array, items: slice
@@ -68,10 +68,10 @@ class ALSObjective:
         ones = np.ones(by_item.n_columns)
         own = self.missing, 1 - self.spared, self.item_ridges
         shares, factors, ridges = (values[items] for values in own)
-        return _side(by_item, width, dtype, (shares, factors, ones, ridges, weights))
+        return _side(by_item, width, dtype, shares, factors, ones, ridges, weights)
 
 
-def _side(rows: Csr, width: int, dtype: npt.DTypeLike, constants: tuple[Array, ...]) -> Side:
+def _side(rows: Csr, width: int, dtype: npt.DTypeLike, *constants: Array) -> Side:
     active = np.flatnonzero(rows.counts).astype(np.int32)
     work = np.concatenate([[0], np.cumsum(rows.counts[active] + width)])
     cuts = np.searchsorted(work, np.linspace(0, work[-1], _BLOCKS + 1))
@@ -200,8 +200,7 @@ class Alternation:
     def _penalties(self, flat: Array, ridges: Array) -> Array:
         """Return ridge * |row|^2 of each row."""
         rows = flat.reshape(-1, self._width)
-        squares: Array = np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
-        return ridges * squares
+        return ridges * np.einsum("nk,nk->n", rows, rows, dtype=np.float64)
 
     def _sum_of_users(self, values: Array) -> float:
         """Sum a number of every user over all processes, part by part."""
@@ -287,13 +286,12 @@ class LeastSquaresFoldIn:
         matrix += (owned.T * (weights - goal.spared[history])) @ owned
         matrix.flat[:: dim + 1] += goal.user_ridges[0]
         try:
-            terms: npt.NDArray[np.float64] = weights * (owned @ np.linalg.solve(matrix, vector))
+            return weights * (owned @ np.linalg.solve(matrix, vector))
         except np.linalg.LinAlgError as error:
             raise DivergenceError(
                 "The history has no single best vector: regularization is too small for least "
                 "squares; fit with a larger one."
             ) from error
-        return terms
 
 
 #: Parts of a Gram matrix, summed in order: the result does not depend on threads.
@@ -321,5 +319,4 @@ def sum_grams(parts: Array) -> Array:
     """Add up the parts that `grams_of` returns."""
     width = math.isqrt(parts.shape[1])
     upper = np.triu(parts.sum(axis=0, dtype=np.float64).reshape(width, width))
-    gram: Array = (upper + np.triu(upper, 1).T).astype(parts.dtype)
-    return gram.ravel()
+    return (upper + np.triu(upper, 1).T).astype(parts.dtype).ravel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -48,8 +48,8 @@ class BPRSettings(TripleSettings):
 class LogisticSolver(PairwiseSolver[BPRSettings]):
     """Steps on `-ln sigma(s(u, i) - s(u, j))` with L2 regularization."""
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> LogisticRates | RankedRates:
-        settings = self._settings
+    def _rates(self, rate: float) -> LogisticRates:
+        settings, number = self._settings, self._dtype
         bias_rate = rate * settings.item_bias
         assert settings.bias_regularization is not None, "a fit resolves it"
         return LogisticRates(
@@ -131,9 +131,8 @@ class AdaptiveSolver(LogisticSolver):
 
     _settings: AoBPRSettings
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> RankedRates:
-        rates, share = super()._rates(number, rate)._asdict(), self._settings.rank_share
-        return RankedRates(**rates, rank_share=share, rank_reach=-math.expm1(-1 / share))
+    def _rates(self, rate: float) -> RankedRates:
+        return RankedRates(*super()._rates(rate))
 
     def _cuts(self) -> list[int]:
         n_active = len(self._problem.active_items)
@@ -144,7 +143,9 @@ class AdaptiveSolver(LogisticSolver):
         vectors = self._views()[1]
         rankings = np.zeros(vectors.shape[::-1], np.int32)
         rank_by_factors(self._rows.items, self._dim, self._builder.strata.starts, rankings)
-        return Rankings(rankings, vectors.std(axis=0, dtype=np.float64).astype(self._dtype))
+        spread = vectors.std(axis=0, dtype=np.float64).astype(self._dtype)
+        share = self._settings.rank_share
+        return Rankings(rankings, spread, share, -math.expm1(-1 / share))
 
 
 class AoBPR(BPR):

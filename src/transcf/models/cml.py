@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.neighborhood import bound_rows
-from transcf.kernels.pairwise import HingeExtra, HingeRates
+from transcf.kernels.pairwise import HingeRates
 from transcf.kernels.rows import multiply_rows, padded, padded_width, unpadded
 from transcf.models.alternation import weighted_gram
 from transcf.models.base import Recommender, init_from_params
@@ -98,8 +98,8 @@ class CML(Recommender[CMLSettings]):
 class HingeSolver(PairwiseSolver[CMLSettings]):
     """Steps on the loss; the slow covariance of all vectors follows at the end of an epoch."""
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> HingeRates:
-        settings = self._settings
+    def _rates(self, rate: float) -> HingeRates:
+        settings, number = self._settings, self._dtype
         return HingeRates(
             learning_rate=number(rate),
             keep=number(1 - rate * settings.regularization),
@@ -108,9 +108,10 @@ class HingeSolver(PairwiseSolver[CMLSettings]):
             bounds_steps=settings.bound_after == "step",
         )
 
-    def _prepare(self) -> HingeExtra:
+    def _prepare(self) -> Array:
+        """Return the weight of a step by the number of violations, (negatives + 1,)."""
         n_items = len(self._problem.active_items) if self._settings.rank_weighting else None
-        return HingeExtra(rank_weights(self._settings.negatives, n_items).astype(self._dtype))
+        return rank_weights(self._settings.negatives, n_items).astype(self._dtype)
 
     def _finish(self, users: Array, items: Array, triples: int, rate: float) -> bool:
         if self._settings.covariance:

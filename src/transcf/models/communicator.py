@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from transcf.kernels import Array, aligned_zeros
-from transcf.kernels.neighborhood import average_users, clear_means
+from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
 
@@ -54,7 +54,7 @@ class Communicator:
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array
     ) -> None:
         """Set the n of all items to the mean of their users, and m to 0."""
-        clear_means(rows.items, dim)
+        rows.items.reshape(-1, 3, dim)[:, 1] = 0
         average_users(rows.users, rows.items, dim, strata, item_share)
 
     def run_rounds(

@@ -203,8 +203,7 @@ def weights_of_items(settings: EALSSettings, counts: Array) -> Array:
     total = settings.unobserved_weight
     assert total is not None, "a fit resolves it"
     powers = np.where(counts > 0, counts.astype(np.float64) ** settings.popularity_power, 0.0)
-    weights: Array = (total * powers / powers.sum()).astype(np.float32)
-    return weights
+    return (total * powers / powers.sum()).astype(np.float32)
 
 
 def objective(settings: EALSSettings, item_weights: Array, user_counts: Array) -> ALSObjective:

@@ -104,7 +104,7 @@ class Factors(FittedScorer):
         def score(u: Rows, i: Rows) -> Scores:
             x, y = self.users[u], self.items[i]
             parts = x * y if self.geometry == "dot" else -np.square(x - y)
-            scores: Scores = parts.sum(axis=1)
+            scores = parts.sum(axis=1)
             return scores if self.bias is None else scores + self.bias[i]
 
         return in_pieces(score, users, items)
@@ -113,8 +113,7 @@ class Factors(FittedScorer):
         """Return a scorer with a number added to each item's bias; None if it has no biases."""
         if self.bias is None:
             return None
-        changed = copy(self)
-        changed.__dict__.pop("_form", None)
+        changed = copy(self)  # without cached properties
         changed.bias = self.bias + offset
         return changed
 
@@ -153,8 +152,7 @@ class Factors(FittedScorer):
             users, row = self._fold(Histories.of([history], len(self.items))), 0
         else:
             users, row = self.users, user
-        vector: Scores = users[row]
-        return vector
+        return users[row]
 
     def item_similarity(self) -> Scorer:
         """Return the cosine or the nearness of item vectors, or what items add to each other."""
@@ -220,7 +218,7 @@ class HistoryMap:
 
     def __call__(self, histories: Histories) -> Scores:
         """Return the vectors of new users, (n, dim)."""
-        vectors: Scores = self._inputs(histories.matrix) @ self._map
+        vectors = self._inputs(histories.matrix) @ self._map
         if self._in_ball:
             bound_rows(vectors, 1.0)
         return vectors
@@ -230,7 +228,7 @@ class HistoryMap:
         own = self._items[history].astype(np.float64)
         sums = own.sum(axis=0) + np.vstack([np.zeros_like(own[:1]), self._average - own])
         inputs = np.hstack([sums / len(own) ** self._power, np.ones((len(sums), 1))])
-        vectors: npt.NDArray[np.float64] = inputs @ self._map.astype(np.float64)
+        vectors = inputs @ self._map.astype(np.float64)
         if self._in_ball:
             vectors /= np.maximum(1.0, np.linalg.norm(vectors, axis=1, keepdims=True))
         return vectors
@@ -294,7 +292,6 @@ NormConstraint: TypeAlias = Literal["norm", "squared", "none"]
 NORM_POWERS: dict[NormConstraint, int] = {"none": 0, "norm": 1, "squared": 2}
 
 
-def constrain_norms(matrix: Array, how: NormConstraint, beyond: float = 1.0) -> bool:
-    """Project rows longer than `beyond` into the unit ball, in place; whether all are finite."""
-    squared_norms = bound_rows(matrix, NORM_POWERS[how], beyond)
-    return bool(np.isfinite(squared_norms).all())
+def constrain_norms(matrix: Array, how: NormConstraint) -> bool:
+    """Project rows longer than 1 into the unit ball, in place; whether all are finite."""
+    return bool(np.isfinite(bound_rows(matrix, NORM_POWERS[how])).all())

@@ -123,7 +123,7 @@ def resolve(settings: S, sizes: LogSizes, before: S | None = None) -> S:
             if value is None and getattr(chosen, name, None) is not None
         }
         chosen = replace(chosen, **kept)
-    return chosen  # type: ignore[no-any-return]
+    return chosen
 
 
 # -- families -----------------------------------------------------------------------------------

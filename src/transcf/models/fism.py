@@ -135,14 +135,12 @@ class HistorySums:
         """Return the vectors of users given by sets of items, (n, dim)."""
         means = row_means(by_user.indptr, by_user.indices, self._history)
         lengths = np.maximum(1, by_user.counts)[:, None]
-        sums: Scores = means * (lengths ** (1 - self._alpha)).astype(means.dtype)
-        return sums
+        return means * (lengths ** (1 - self._alpha)).astype(means.dtype)
 
     def terms(self, history: Rows, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return |N|^-alpha p_j . vector for each item j of a history: (n,)."""
         scale = float(len(history)) ** -self._alpha
-        terms: npt.NDArray[np.float64] = scale * (self._history[history].astype(float) @ vector)
-        return terms
+        return scale * (self._history[history].astype(float) @ vector)
 
 
 class Training:

@@ -11,12 +11,7 @@ import numpy as np
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.als import conjugate_gradient, solve_rows
-from transcf.models.alternation import (
-    ALSObjective,
-    ALSProblem,
-    Alternation,
-    LeastSquaresFoldIn,
-)
+from transcf.models.alternation import ALSObjective, ALSProblem, Alternation, LeastSquaresFoldIn
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.factors import Factors, first_vectors, stored_factors

@@ -115,8 +115,7 @@ class ItemWeights(FittedScorer):
         is_sparse = sp.issparse(likeness)
 
         def score(rows: Rows) -> Scores:
-            block: Scores = likeness[rows].toarray() if is_sparse else likeness[rows]
-            return block
+            return likeness[rows].toarray() if is_sparse else likeness[rows]
 
         return BlockView(self.name, self.rankable, score, sparse=is_sparse)
 
@@ -137,7 +136,7 @@ def item_blocks(histories: Histories) -> Iterator[tuple[int, int]]:
 
 def largest(values: Array, indptr: Array, n: int) -> Mask:
     """Return a mask of the n largest positive values of each row; of equal ones, the first."""
-    kept: Mask = values > 0
+    kept = values > 0
     for start, stop in pairwise(indptr):
         row = values[start:stop]
         if np.count_nonzero(row) > n:

@@ -115,6 +115,7 @@ def _nearest(
     rows = first + np.repeat(np.arange(len(lengths)), lengths)
     similarity = shared.data / (norms[rows] * norms[shared.indices] + settings.shrinkage)
     similarity[rows == shared.indices] = 0.0
-    kept = largest(similarity, shared.indptr, settings.n_neighbors)
-    entries = (similarity[kept].astype(np.float32), (rows[kept] - first, shared.indices[kept]))
-    return sp.csr_array(entries, shape=shared.shape)
+    similarity[~largest(similarity, shared.indptr, settings.n_neighbors)] = 0.0
+    shared.data = similarity.astype(np.float32)
+    shared.eliminate_zeros()
+    return shared

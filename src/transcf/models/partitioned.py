@@ -14,8 +14,7 @@ from transcf.kernels import Array
 from transcf.models.communicator import LazyShard
 from transcf.models.event_weights import EVEN, InteractionWeights, WeightSettings, by_place
 from transcf.models.fitted import TrainingData
-from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import Events
+from transcf.models.mixture.training import Events, MixtureSettings
 from transcf.models.triples import Problem
 
 

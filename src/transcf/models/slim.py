@@ -13,12 +13,7 @@ from transcf.kernels.elastic import elastic_weights
 from transcf.models.base import Recommender, init_from_params
 from transcf.models.event_weights import InteractionWeights
 from transcf.models.fitted import FittedScorer, TrainingData
-from transcf.models.item_weights import (
-    ItemWeights,
-    ItemWeightSettings,
-    by_history,
-    stored_weights,
-)
+from transcf.models.item_weights import ItemWeights, ItemWeightSettings, by_history, stored_weights
 from transcf.models.params import setting, settings
 from transcf.models.progress import ProgressBar
 from transcf.models.training import TrainingRun
@@ -39,9 +34,7 @@ class SLIMSettings(ItemWeightSettings):
         low=0,
     )
     l2: float = setting(
-        100.0,
-        "Weight of their squares; larger values spread a weight over similar items.",
-        low=0,
+        100.0, "Weight of their squares; larger values spread a weight over similar items.", low=0
     )
 
 
@@ -91,9 +84,10 @@ class SLIM(Recommender[SLIMSettings]):
             for first in range(0, train.n_items, step):
                 last = min(first + step, train.n_items)
                 dense = np.empty((last - first, train.n_items), np.float32)
-                done = elastic_weights(
+                done = np.zeros(last - first, np.bool_)
+                elastic_weights(
                     first, last, by_item, by_user, events.of_item_entries, float(settings.l1),
-                    float(settings.l2), _TOLERANCE, _MOST_SWEEPS, dense,
+                    float(settings.l2), _TOLERANCE, _MOST_SWEEPS, dense, done,
                 )  # fmt: skip
                 blocks.append(sp.csr_array(dense))
                 solved += int(done.sum())

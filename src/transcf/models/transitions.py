@@ -168,13 +168,7 @@ def _together(histories: Histories, weights: Array) -> tuple[sp.csr_array, Array
         block.eliminate_zeros()
         block.sort_indices()
         sums[first:last] = np.asarray(block.sum(axis=1))
-        kept.append(_largest(block))
+        block.data[~largest(block.data, block.indptr, _MOST)] = 0
+        block.eliminate_zeros()
+        kept.append(block)
     return sp.csr_array(sp.vstack(kept)), sums
-
-
-def _largest(block: sp.csr_array) -> sp.csr_array:
-    """Keep the largest entries of each row; of equal ones the first."""
-    kept = largest(block.data, block.indptr, _MOST)
-    lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[block.indptr])
-    starts = np.concatenate([[0], np.cumsum(lengths)])
-    return sp.csr_array((block.data[kept], block.indices[kept], starts), shape=block.shape)

@@ -30,7 +30,6 @@ from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.ahead import Job, compile_ahead, is_first_use
-from transcf.kernels.pairwise import NoExtra
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds, take_part
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
@@ -142,8 +141,7 @@ class StratumLayout:
 
     def cuts(self, parts: int) -> list[int]:
         """Divide the rounds of an epoch into at most so many parts; returns their boundaries."""
-        cuts: list[int] = np.unique(np.linspace(0, self.n_blocks, parts + 1).astype(int)).tolist()
-        return cuts
+        return np.unique(np.linspace(0, self.n_blocks, parts + 1).astype(int)).tolist()
 
     def part(self, first: int, end: int) -> Self:
         """Return the groups first..end-1, with users renumbered from 0."""
@@ -183,10 +181,14 @@ class StratumBuilder:
         order = deal_items(problem.active_items, seed, epoch)
         block, slot = locate(order, strata.starts, problem.n_items)
         indptr, indices = problem.by_user.indptr, problem.by_user.indices
-        n_blocks = len(strata.starts) - 1
-        visits, entries = count_strata(indptr, indices, strata.groups, block, n_blocks)
+        shape = len(strata.groups) - 1, len(strata.starts) - 1
+        visits, entries, latest = np.zeros((3, *shape), np.int64)
+        count_strata(indptr, indices, strata.groups, block, latest, visits, entries)
         np.cumsum(visits, out=strata.visits[1:])
-        fill_strata(indptr, indices, problem.weights, block, slot, entries, strata)
+        next_visit = strata.visits[:-1].reshape(shape).copy()
+        next_entry = (np.cumsum(entries) - entries.ravel()).reshape(shape)
+        weights, latest = problem.weights, np.zeros_like(entries)
+        fill_strata(indptr, indices, weights, block, slot, latest, next_visit, next_entry, strata)
         n_visits = strata.visits[-1]
         strata.first[n_visits], strata.visitor[n_visits] = len(indices), 0
         return order
@@ -246,7 +248,7 @@ class PairwiseSolver(ABC, Generic[S]):
             users=aligned_zeros((problem.n_users * self._user_vectors * self._dim,), dtype),
             items=aligned_zeros((n_active * self._item_vectors * self._dim,), dtype),
             bias=np.zeros(n_active, dtype),
-            extra=NoExtra(),
+            extra=(),
         )
 
     @classmethod
@@ -270,7 +272,7 @@ class PairwiseSolver(ABC, Generic[S]):
         seed, rate = self._settings.random_state, self._settings.rate_at(number)
         order, strata = self._builder.deal(seed, number), self._builder.strata
         self._pack(order)
-        rates, samples = self._rates(self._dtype, rate), self._samples_per_item
+        rates, samples = self._rates(rate), self._samples_per_item
         totals = np.zeros((len(strata.visits) - 1, 2))
         for begin, end in pairwise(self._cuts()):
             rows = self._rows._replace(extra=self._prepare())
@@ -287,7 +289,7 @@ class PairwiseSolver(ABC, Generic[S]):
         if not is_first_use(take_part):
             return
         seed, extra = self._settings.random_state, []
-        rates = self._rates(self._dtype, self._settings.learning_rate)
+        rates = self._rates(self._settings.learning_rate)
 
         def others() -> None:  # called below by `Job.shared`, which notes kernels and runs none
             self._pack(self._builder.deal(seed, 1))
@@ -302,8 +304,8 @@ class PairwiseSolver(ABC, Generic[S]):
     # -- what a subclass defines -------------------------------------------------------------
 
     @abstractmethod
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> Any:
-        """Return the step sizes of an epoch, as numbers of a type; their class selects the step."""
+    def _rates(self, rate: float) -> Any:
+        """Return the step sizes of an epoch, of type `_dtype`; their class selects the step."""
 
     def _cuts(self) -> list[int]:
         """Return the rounds before which `_prepare` is called, and the number of rounds."""
@@ -311,7 +313,7 @@ class PairwiseSolver(ABC, Generic[S]):
 
     def _prepare(self) -> Any:
         """Prepare the next rounds; return further arrays that their steps read."""
-        return NoExtra()
+        return ()
 
     def _settle(self, rates: Any) -> None:
         """Finish the rounds before the next ones are prepared."""

@@ -105,10 +105,10 @@ def space_of(model: Recommender[Any]) -> Space:
             moves = inner.translations if inner.settings.tau else None
             return Space(model.name, known, inner.users, inner.items, moves)
         case Translated():
-            own, variant = inner.parameters, inner.score_function.name
+            variant = inner.score_function.name
             # "emb" scores as the published variant; its translation is a - b.
             moves = None if variant in ("none", "emb") else inner.translations
-            return Space(model.name, known, own.users, own.items, moves)
+            return Space(model.name, known, inner.users, inner.items, moves)
         case Factors():
             return Space(model.name, known, inner.users, inner.items)
     raise UnsupportedError(

@@ -158,7 +158,7 @@ def test_effects_of_transcf_follow_the_formula(
     model = TransCF(variant=form, dim=8, epochs=3).fit(log)
     learned, p = model.learned_, log.by_item.counts / len(log)
     b = model.item_vectors_.astype(np.float64)
-    n = learned.item_side.n.astype(np.float64)
+    n = learned.n.astype(np.float64)
     weights = np.exp(learned.recency * (np.arange(1, 6) / 5 - 1))
     weights /= weights.sum()
 
@@ -171,7 +171,7 @@ def test_effects_of_transcf_follow_the_formula(
             a = (weights @ (own_b * (1 + own_b))) / (weights @ (1 + own_b) ** 2)
         elif form == "dot":
             a = a * learned.user_length
-        scores = model.learned_.parameters.item_bias - learned.score_function.pair_cost(a, q, b, n)
+        scores = learned.bias - learned.score_function.pair_cost(a, q, b, n)
         return float(scores[ITEM] - p @ scores)
 
     expected = []

@@ -1,6 +1,6 @@
 """TransCFMixture: a mixture of translations, one for each item of the history."""
 
 from transcf.models.mixture.model import TransCFMixture
-from transcf.models.mixture.settings import MixtureSettings
+from transcf.models.mixture.training import MixtureSettings
 
 __all__ = ["MixtureSettings", "TransCFMixture"]

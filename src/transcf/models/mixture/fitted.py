@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +21,7 @@ from transcf.kernels.rows import padded, padded_width
 from transcf.models.explain import Contributions, Remarks
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
-from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import TINY
+from transcf.models.mixture.training import TINY, MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
 from transcf.models.transcf.fitted import ItemSide, grow
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
@@ -56,10 +56,10 @@ class Mixture(FittedScorer):
         items: Array,
         history: Array,
         bias: Array,
-        transitions: Transitions | None = None,
     ) -> None:
         super().__init__(known, "TransCF-mixture")
-        self.settings, self.transitions = settings, transitions
+        self.settings = settings
+        self.transitions: Transitions | None = None
         self._learned_users, self.items, self.history, self.bias = users, items, history, bias
         self._stored: NearestItems | None = None
 
@@ -99,18 +99,16 @@ class Mixture(FittedScorer):
             others = histories.items[~np.repeat(single, histories.counts)]
             is_trained = np.bincount(others, minlength=len(self.items)) > 0
             history = np.where(is_trained[:, None], history, self.items)
-        return self._changed(users=users, history=history)
+        return self._changed(_learned_users=users, history=history)
 
-    def _changed(self, **changes: Any) -> Mixture:
-        own: dict[str, Any] = {name: getattr(self, name) for name in ("items", "history", "bias")}
-        own |= {"users": self._learned_users, "transitions": self.transitions}
-        return Mixture(self.known, self.settings, **(own | changes))
+    def _changed(self, **attributes: Any) -> Mixture:
+        made = copy(self)  # without cached properties
+        vars(made).update(attributes)
+        return made
 
     def with_transitions(self, transitions: Transitions) -> Mixture:
         """Return the same with transition counts."""
-        made = self._changed(transitions=transitions)
-        made._stored = self._stored
-        return made
+        return self._changed(transitions=transitions)
 
     def arrays(self) -> Arrays:
         """Return the points, biases where items have them, and transitions if there are some."""
@@ -193,8 +191,7 @@ class Mixture(FittedScorer):
         if not self.known.timed:
             return np.zeros(len(histories.items))
         ago = np.repeat(histories.counts, histories.counts) - histories.places + 1
-        fading: Array = -self.settings.history_decay * np.log(ago)
-        return fading
+        return -self.settings.history_decay * np.log(ago)
 
     @cached_property
     def is_finite(self) -> bool:
@@ -216,7 +213,7 @@ class Mixture(FittedScorer):
 
     def catalogue(self, past: Rows, allowed: Mask) -> Catalogue:
         """Return the items as `find_candidates` needs them, for users with these past items."""
-        own_offsets: Scores = np.where(allowed, self._own_offsets, np.float32(-np.inf))
+        own_offsets = np.where(allowed, self._own_offsets, np.float32(-np.inf))
         points, offsets = read_only(self.item_points.reshape(-1)), read_only(self.item_offsets)
         return Catalogue(points, offsets, own_offsets, self.neighbors.with_rows(past))
 
@@ -242,13 +239,12 @@ class Mixture(FittedScorer):
         """Return log w_k + log(exp(-tau |p_k - b|^2) + m_ki) for one scored item per history."""
         scored = np.repeat(items, histories.counts)
         b = self.items[scored].astype(np.float64)
-        near: Array = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
+        near = -self.settings.tau * np.square(self.history[histories.items] - b).sum(axis=1)
         if self.transitions is not None:
             terms = self.transitions.of_pairs(histories.items, scored)
             with np.errstate(divide="ignore"):  # most terms are 0
                 near = np.logaddexp(near, np.log(terms))
-        logs: Array = self.log_weights(histories) + near
-        return logs
+        return self.log_weights(histories) + near
 
     def shares(self, histories: Histories, items: Rows) -> Array:
         """Return the shares of each history's items in the score of one item, wherever users are.
@@ -256,18 +252,15 @@ class Mixture(FittedScorer):
         Shares add up to one: the user's position is the same factor for all items of a history.
         """
         logs = self._near(histories, items)
-        shares: Array = np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
-        return shares
+        return np.exp(logs - np.repeat(_log_sums(histories, logs), histories.counts))
 
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the means of r_uk = tau / (tau + beta) (p_k - a_u) by their shares, (n, dim)."""
         histories = self.known.histories.take(users)
         middle = _averages(histories, self.shares(histories, items), self.history)
         tau, beta = self.settings.tau, self.settings.beta
-        moved: Scores = (tau / max(tau + beta, TINY) * (middle - self.users[users])).astype(
-            np.float32
-        )
-        return moved
+        moved = tau / max(tau + beta, TINY) * (middle - self.users[users])
+        return moved.astype(np.float32)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Return a scorer of new users, positioned at the mean of their items."""
@@ -301,7 +294,7 @@ class Mixture(FittedScorer):
     def ways(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
         """Return the points a + r_uk, (n, dim), and their shares in an item's score, (n,)."""
         own, tau, beta = self.position(user, history), self.settings.tau, self.settings.beta
-        points: Array = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
+        points = own + tau / max(tau + beta, TINY) * (self.history[history] - own)
         return points, self.shares(self._histories(history), np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
@@ -341,20 +334,20 @@ class Mixture(FittedScorer):
         # Without translation there are no neighbourhoods; arrays of their shape take their place.
         sides = (self.users, self.users), ItemSide(self.items, self.items, self.bias)
         score, weights = SCORE_FUNCTIONS["none"], np.ones(len(log), np.float32)
-        known, own = grow(self.known, log, weights, score, *sides)
-        history = own.items
+        known, users, items, bias = grow(self.known, log, weights, score, *sides)
+        history = items
         if not self.settings.tie_item_vectors:
-            history = own.items.copy()
+            history = items.copy()
             trained = self.known.item_counts > 0
             history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
-        users = None if self.is_context else own.users
         made = Mixture(
-            known, self.settings, users=users, items=own.items, history=history, bias=own.item_bias
-        )
+            known, self.settings, users=None if self.is_context else users, items=items,
+            history=history, bias=bias,
+        )  # fmt: skip
         if not self.is_context:
-            own.users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
+            users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         if self.transitions is None:
             return made
         return made.with_transitions(self._grown_transitions(made))
@@ -405,8 +398,7 @@ def _log_sums(histories: Histories, logs: Array) -> Array:
     highest = np.where(counts > 0, np.maximum.reduceat(padded_logs, starts), 0.0)
     above = np.append(np.exp(logs - np.repeat(highest, counts)), 0.0)
     sums = np.where(counts > 0, np.add.reduceat(above, starts), np.nan)
-    found: Array = highest + np.log(sums)
-    return found
+    return highest + np.log(sums)
 
 
 def _averages(histories: Histories, weights: Array, values: Array) -> Array:
@@ -415,5 +407,4 @@ def _averages(histories: Histories, weights: Array, values: Array) -> Array:
     shape = (len(histories), len(items))
     matrix = sp.csr_array((weights, places, histories.indptr), shape=shape)
     totals = np.asarray(matrix.sum(axis=1))[:, None]
-    means: Array = matrix @ values[items].astype(np.float64) / np.where(totals > 0, totals, 1.0)
-    return means
+    return matrix @ values[items].astype(np.float64) / np.where(totals > 0, totals, 1.0)

@@ -13,8 +13,7 @@ from transcf.models.base import init_from_params
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.scoring import compile_lists
-from transcf.models.mixture.settings import MixtureSettings
-from transcf.models.mixture.training import Events, MixtureTraining, training_bias
+from transcf.models.mixture.training import Events, MixtureSettings, MixtureTraining, training_bias
 from transcf.models.mixture.transitions import with_transitions
 from transcf.models.training import TrainingRun
 from transcf.models.transcf.model import TranslatingModel

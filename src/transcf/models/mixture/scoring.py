@@ -197,8 +197,7 @@ class UserScorer(Scorer):
         listed = places < k
         owners, places, best = owners[listed], places[listed], order[listed]
         items[owners, places], scores[owners, places] = candidates[best], true[best]
-        is_crowded: Mask = counts == CROWDED
-        return is_crowded
+        return counts == CROWDED
 
     def size_bounds(self, users: Rows, histories: Histories) -> Array:
         """Return bounds on the size of the exponents that scores are sums of: (n,)."""
@@ -207,7 +206,7 @@ class UserScorer(Scorer):
         past = np.sqrt(learned.history_squares[histories.items].max(initial=0))
         faded = np.abs(learned.log_weights(histories)).max(initial=0)
         away = np.sqrt(squares(self.positions[users])) + longest
-        size: Array = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
+        size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
         return size + (0.0 if learned.transitions is None else learned.transitions.reach)
 
     def _error(self, users: Rows, histories: Histories) -> Scores:
@@ -215,8 +214,7 @@ class UserScorer(Scorer):
         steps = self.learned.history.shape[1] + 16
         added = (1 if self.learned.transitions is None else 2) * histories.counts
         size = self.size_bounds(users, histories)
-        error: Scores = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
-        return error
+        return (4 * ROUNDING * (steps * size + added)).astype(np.float32)
 
     def _block_users(self) -> int | None:
         """Return how many users share a table of terms; None where terms would underflow."""
@@ -290,7 +288,9 @@ class PairTermTable:
         item_offsets = np.pad(learned.bias[items] - beta * lengths, room).astype(np.float32)
         offsets = np.pad(-tau * lengths, room).astype(np.float32)
         np.matmul(self._positions, points[: len(items)].T, out=tile)
-        add_log_sums(self._histories, self._past, ScoredItems(points, offsets, item_offsets), tile)
+        scored = ScoredItems(points, offsets, item_offsets)
+        with one_blas_thread():
+            add_log_sums(self._histories, self._past, scored, tile)
         self._scorer.add_terms(self._users, items, tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
@@ -300,5 +300,4 @@ class PairTermTable:
 
 def squares(vectors: Array) -> Array:
     """Squared lengths of vectors, (n,) float64."""
-    squares: Array = np.square(vectors, dtype=np.float64).sum(axis=1)
-    return squares
+    return np.square(vectors, dtype=np.float64).sum(axis=1)

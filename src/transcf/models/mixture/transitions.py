@@ -147,8 +147,7 @@ def log_partitions(
     queries = UserQueries(starts, points, offsets.astype(np.float32))
     wide = padded(history).reshape(-1, width)
     logs = score_users(queries, wide, squares.astype(np.float32)).astype(np.float64)
-    found: Array = np.logaddexp.reduce(logs, axis=0) + np.log(len(items) / max(1, len(summed)))
-    return found
+    return np.logaddexp.reduce(logs, axis=0) + np.log(len(items) / max(1, len(summed)))
 
 
 # -- the choice of the strength ----------------------------------------------------------------

@@ -104,12 +104,10 @@ class HiddenStates:
 
     def __call__(self, histories: Histories) -> Scores:
         """Return h of each history, (n, dim)."""
-        states: Scores = expit(histories.matrix.to_scipy() @ self._inputs + self._bias)
-        return states
+        return expit(histories.matrix.to_scipy() @ self._inputs + self._bias)
 
     def changed(self, history: Rows) -> npt.NDArray[np.float64]:
         """Return h of a history, and of the history without each of its n items: (n + 1, dim)."""
         rows = self._inputs[history].astype(np.float64)
         sums = self._bias + rows.sum(axis=0) - np.vstack([np.zeros_like(rows[:1]), rows])
-        states: npt.NDArray[np.float64] = expit(sums)
-        return states
+        return expit(sums)

@@ -219,7 +219,7 @@ class Perceptron(FittedScorer):
             x += weights[f"bias_{layer}"]
             np.maximum(x, 0, out=x)
             layer += 1
-        scores: Scores = x @ weights["mlp_head"] + weights["mlp_bias"]
+        scores = x @ weights["mlp_head"] + weights["mlp_bias"]
         if cut:
             products = users[:, :cut] * self._items[items, :cut]
             scores += products @ weights["gmf_head"] + weights["gmf_bias"]
@@ -227,8 +227,7 @@ class Perceptron(FittedScorer):
 
     @cached_property
     def _item_sums(self) -> Scores:
-        sums: Scores = self._items[:, self._cut :] @ self._weights["item_weight"]
-        return sums
+        return self._items[:, self._cut :] @ self._weights["item_weight"]
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users, whose vectors follow from their items."""

@@ -185,13 +185,11 @@ class HistoryEncoder:
         logits[..., np.triu(np.ones((length, length), bool), 1)] = -np.inf
         shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
         shares /= shares.sum(axis=-1, keepdims=True)
-        means: Scores = (shares @ v).swapaxes(1, 2).reshape(n, length, dim)
-        return means
+        return (shares @ v).swapaxes(1, 2).reshape(n, length, dim)
 
 
 def _normalized(x: Scores, norm: Scores) -> Scores:
     """Return x with mean 0 and variance 1 over the last axis, times a gain plus a bias."""
     centered = x - x.mean(axis=-1, keepdims=True)
     variance = np.square(centered).mean(axis=-1, keepdims=True)
-    scaled: Scores = centered / np.sqrt(variance + np.float32(EPSILON)) * norm[0] + norm[1]
-    return scaled
+    return centered / np.sqrt(variance + np.float32(EPSILON)) * norm[0] + norm[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -26,67 +27,54 @@ from transcf.models.transcf.solver import TransCFSettings
 from transcf.retrieval.scorer import FormView, LinearForm, Scorer, Scores
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The learned arrays: users (n_users, dim), items (n_items, dim), item_bias (n_items,)."""
-
-    users: Array
-    items: Array
-    item_bias: Array
-
-
 class Translated(FittedScorer):
     """Vectors of users and items, and the neighbourhoods that translate between them.
 
-    `means` are q and n, (n_users, dim) and (n_items, dim); None computes them when needed.
+    Users are a, (n_users, dim), items b, (n_items, dim), and biases c, (n_items,): float32. `means`
+    are q and n, (n_users, dim) and (n_items, dim); None computes them when needed.
     """
 
     def __init__(
-        self, known: TrainingData, settings: TransCFSettings, parameters: Parameters,
-        means: tuple[Array, Array] | None = None,
+        self, known: TrainingData, settings: TransCFSettings, users: Array, items: Array,
+        bias: Array, means: tuple[Array, Array] | None = None,
     ) -> None:  # fmt: skip
         self.score_function, self.settings = SCORE_FUNCTIONS[settings.variant], settings
         super().__init__(known, settings.title)
-        self.parameters, self._means = parameters, means
+        self.users, self.items, self.bias, self._means = users, items, bias, means
 
     @classmethod
     def from_arrays(
         cls, arrays: Arrays, known: TrainingData, settings: TransCFSettings
     ) -> Translated:
         """Check the arrays of a file or of a solver."""
-        users, items = (len(known.users), settings.dim), (len(known.items), settings.dim)
-        score = SCORE_FUNCTIONS[settings.variant]
+        of_users, of_items = (len(known.users), settings.dim), (len(known.items), settings.dim)
         bias: Array = np.zeros(len(known.items), np.float32)
         if settings.item_bias:
-            bias = checked(arrays, "item_bias", np.float32, items[:1])
-        parameters = Parameters(
-            checked(arrays, "user_vectors", np.float32, users),
-            checked(arrays, "item_vectors", np.float32, items),
-            bias,
-        )
+            bias = checked(arrays, "item_bias", np.float32, of_items[:1])
+        users = checked(arrays, "user_vectors", np.float32, of_users)
+        items = checked(arrays, "item_vectors", np.float32, of_items)
         means = None
-        if score.has_neighborhoods and "user_neighborhoods" in arrays:
+        if SCORE_FUNCTIONS[settings.variant].has_neighborhoods and "user_neighborhoods" in arrays:
             means = (
-                checked(arrays, "user_neighborhoods", np.float32, users),
-                checked(arrays, "item_neighborhoods", np.float32, items),
+                checked(arrays, "user_neighborhoods", np.float32, of_users),
+                checked(arrays, "item_neighborhoods", np.float32, of_items),
             )
-        return cls(known, settings, parameters, means)
+        return cls(known, settings, users, items, bias, means)
 
     def arrays(self) -> Arrays:
         """Return the vectors, and biases and neighbourhoods where the score has them."""
-        own = self.parameters
-        arrays = {"user_vectors": own.users, "item_vectors": own.items}
+        arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if self.score_function.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
-        return arrays | ({"item_bias": own.item_bias} if self.settings.item_bias else {})
+        return arrays | ({"item_bias": self.bias} if self.settings.item_bias else {})
 
     @cached_property
     def _neighborhoods(self) -> tuple[Array, Array]:
         if self._means is not None:
             return self._means
-        seen, by_item, own = self.known.seen, self.known.by_item, self.parameters
-        q = row_means(seen.indptr, seen.indices, own.items)
-        return q, row_means(by_item.indptr, by_item.indices, own.users)
+        seen, by_item = self.known.seen, self.known.by_item
+        q = row_means(seen.indptr, seen.indices, self.items)
+        return q, row_means(by_item.indptr, by_item.indices, self.users)
 
     @property
     def q(self) -> Array:
@@ -102,21 +90,18 @@ class Translated(FittedScorer):
 
     @cached_property
     def _linear(self) -> LinearForm:
-        score, own = self.score_function, self.parameters
-        y = score.linear_items(own.items, self.n, own.item_bias[:, None])
-        return LinearForm(y, lambda users: score.linear_users(own.users[users], self.q[users]))
+        score = self.score_function
+        y = score.linear_items(self.items, self.n, self.bias[:, None])
+        return LinearForm(y, lambda users: score.linear_users(self.users[users], self.q[users]))
 
     def linear_form(self) -> LinearForm:
         """Return the score as inner products."""
         return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        own, q, n = self.parameters, self.q, self.n
-
         def score(u: Rows, i: Rows) -> Scores:
-            cost = self.score_function.pair_cost(own.users[u], q[u], own.items[i], n[i])
-            scores: Scores = own.item_bias[i] - cost
-            return scores
+            vectors = self.users[u], self.q[u], self.items[i], self.n[i]
+            return self.bias[i] - self.score_function.pair_cost(*vectors)
 
         return in_pieces(score, users, items)
 
@@ -124,29 +109,26 @@ class Translated(FittedScorer):
         """Return a copy with a number added to each item's bias; None without biases."""
         if not self.settings.item_bias:
             return None
-        own = replace(self.parameters, item_bias=self.parameters.item_bias + offset)
-        return Translated(self.known, self.settings, own, self._means)
+        changed = copy(self)  # without cached properties
+        changed.bias = self.bias + offset
+        return changed
 
     def translations(self, users: Rows, items: Rows) -> Scores:
         """Return the vectors that move users toward items, by pairs of rows: (n, dim)."""
-        own = self.parameters
         return self.score_function.translation(
-            own.users[users], self.q[users], own.items[items], self.n[items]
+            self.users[users], self.q[users], self.items[items], self.n[items]
         )
 
-    def toward(self, user: int | None, history: Rows, item: int) -> tuple[Array, Array]:
-        """Return a of a user (None for a new one) and r toward an item, (dim,) float64 each."""
-        if user is None:
-            (a,), (q,) = self.fold_in_vectors(self._histories(history))
-        else:
-            a, q = (rows[user].astype(np.float64) for rows in (self.parameters.users, self.q))
-        return a, q * self.n[item]
+    def _vectors(self, user: int | None, history: Rows) -> tuple[Array, Array]:
+        """Return a and q of a user or of a new user (None), (dim,) float64 each."""
+        if user is not None:
+            return self.users[user].astype(np.float64), self.q[user].astype(np.float64)
+        (a,), (q,) = self.fold_in_vectors(self._histories(history))
+        return a, q
 
     def position(self, user: int | None, history: Rows) -> Array:
         """Return a of a user or of a new user (None), (dim,)."""
-        if user is not None:
-            return np.asarray(self.parameters.users[user])
-        return np.asarray(self.fold_in_vectors(self._histories(history))[0][0])
+        return self._vectors(None, history)[0] if user is None else self.users[user]
 
     def _histories(self, history: Rows) -> Histories:
         return Histories.of([history], len(self.known.items))
@@ -155,8 +137,8 @@ class Translated(FittedScorer):
         """Return a + r for some items, (n, dim), where the score translates."""
         if not (self.score_function.has_neighborhoods and self.score_function.is_distance):
             return None
-        pairs = [self.toward(user, history, item) for item in items.tolist()]
-        return np.array([a + r for a, r in pairs]).reshape(len(items), -1)
+        a, q = self._vectors(user, history)
+        return a + q * self.n[items]
 
     # -- new users, explanations, similar users and items ----------------------------------------
 
@@ -164,11 +146,6 @@ class Translated(FittedScorer):
     def recency(self) -> float:
         """Recency of training, if the log had times."""
         return self.settings.event_weights.recency if self.known.timed else 0.0
-
-    @property
-    def item_side(self) -> ItemSide:
-        """Vectors, neighbourhoods and biases of the items."""
-        return ItemSide(self.parameters.items, self.n, self.parameters.item_bias)
 
     def fold_in(self, histories: Histories) -> Scorer:
         """Score all items for new users."""
@@ -186,7 +163,8 @@ class Translated(FittedScorer):
 
     def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
         """Return a and q of new users, (n, dim) float64; steps are on the training loss."""
-        weights, items = weights_in_order(histories, self.recency), self.item_side
+        weights = weights_in_order(histories, self.recency)
+        items = ItemSide(self.items, self.n, self.bias)
         neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
         a, q = fold_users(self.score_function, neighbors, items, self.user_length)
         for place in range(len(histories) if steps else 0):
@@ -203,26 +181,26 @@ class Translated(FittedScorer):
         """Return the same with interactions added; see `grow`."""
         weights = InteractionWeights.of(log, EventWeights(recency=self.recency)).within_users
         weights = weights if len(weights) else np.ones(len(log), np.float32)
-        users, items = (self.parameters.users, self.q), self.item_side
+        users, items = (self.users, self.q), ItemSide(self.items, self.n, self.bias)
         score, length = self.score_function, self.user_length
-        known, parameters = grow(self.known, log, weights, score, users, items, length)
-        return Translated(known, self.settings, parameters)
+        known, a, b, bias = grow(self.known, log, weights, score, users, items, length)
+        return Translated(known, self.settings, a, b, bias)
 
     @cached_property
     def user_length(self) -> float:
         """Length of user vectors relative to their neighbourhoods; used for inner products."""
         if self.score_function.is_distance:
             return 1.0
-        sides = (self.parameters.users[self.known.active], self.q[self.known.active])
+        sides = (self.users[self.known.active], self.q[self.known.active])
         lengths = [np.linalg.norm(rows, axis=1).mean() for rows in sides]
         return float(lengths[0] / max(lengths[1], TINY))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
         """Return the effects of the items of a history on the score of an item for a new user."""
-        score, side = self.score_function, self.item_side
+        score = self.score_function
         b, n = (
             np.vstack([vectors[history], average]).astype(np.float64)
-            for vectors, average in zip((side.b, side.n), self._average_item, strict=True)
+            for vectors, average in zip((self.items, self.n), self._average_item, strict=True)
         )
         even = Replacing(np.ones(len(history)))
         weighted = Replacing(weights_in_order(self._histories(history), self.recency))
@@ -233,7 +211,7 @@ class Translated(FittedScorer):
     @cached_property
     def _average_item(self) -> tuple[Array, Array]:
         """Mean b and n of the items of all interactions, (dim,) each."""
-        return self.known.average_item(self.item_side.b), self.known.average_item(self.item_side.n)
+        return self.known.average_item(self.items), self.known.average_item(self.n)
 
     @cached_property
     def _average_side(self) -> Array:
@@ -241,16 +219,16 @@ class Translated(FittedScorer):
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
         """Describe the effect of the translation, and the nearest users who have the item."""
-        own, known, score = self.parameters, self.known, self.score_function
+        known, score = self.known, self.score_function
         if not score.is_distance:
             return Remarks()
-        (a, r), b = self.toward(user, history, item), own.items[item].astype(np.float64)
-        before, after = float(((a - b) ** 2).sum()), float(score.moved_cost(a, r, b))
-        bias = float(own.item_bias[item])
+        (a, q), b = self._vectors(user, history), self.items[item].astype(np.float64)
+        before, after = float(((a - b) ** 2).sum()), float(score.pair_cost(a, q, b, self.n[item]))
+        bias = float(self.bias[item])
         entries = np.flatnonzero(known.seen.indices == item)
         owners = np.searchsorted(known.seen.indptr, entries, side="right") - 1
         rows = owners[owners != user]
-        away = ((own.users[rows].astype(np.float64) - a.astype(np.float64)) ** 2).sum(axis=1)
+        away = ((self.users[rows].astype(np.float64) - a) ** 2).sum(axis=1)
         order = np.argsort(away, kind="stable")[:top]
         ids = known.users.ids(rows[order]).to_list()
         nearest = dict(zip(ids, away[order].tolist(), strict=True))
@@ -271,12 +249,12 @@ class Translated(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
-        form = self.score_function.likeness(self.parameters.items)
+        form = self.score_function.likeness(self.items)
         return FormView(self.name, self.rankable, form)
 
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
-        form = self.score_function.likeness(self.parameters.users)
+        form = self.score_function.likeness(self.users)
         return FormView(self.name, self.known.active, form)
 
 
@@ -292,7 +270,7 @@ class Replacing:
 
     def __matmul__(self, values: Array) -> Array:
         own, average = values[:-1], values[-1]
-        mean: Array = self._shares @ own
+        mean = self._shares @ own
         return np.vstack([mean, mean + self._shares[:, None] * (average - own)])
 
 
@@ -343,8 +321,7 @@ def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
     centered = np.log(counts) - np.log(counts).mean()
     slope = (centered @ values) / max(centered @ centered, TINY)
     predicted = values.mean() + slope * (np.log(new_counts) - np.log(counts).mean())
-    bounded: Array = np.clip(predicted, values.min(), values.max())
-    return bounded
+    return np.clip(predicted, values.min(), values.max())
 
 
 def refine_user(
@@ -373,8 +350,8 @@ def refine_user(
 def grow(
     known: TrainingData, log: Interactions, weights: Array, score: ScoreFunction,
     users: tuple[Array, Array], items: ItemSide, user_length: float = 1.0,
-) -> tuple[TrainingData, Parameters]:  # fmt: skip
-    """Return training data with the interactions of a log added, and vectors of all their ids.
+) -> tuple[TrainingData, Array, Array, Array]:  # fmt: skip
+    """Add the interactions of a log to training data; return it with a, b and biases for it.
 
     New users and items are placed by their neighbours; the vectors of others do not change. Of the
     model, `users` are a and q; events of the log count by `weights`, (n_events,), for users.
@@ -424,7 +401,7 @@ def grow(
             "all) shares no item with a user of the model, not even through others: leave "
             "them out, or fit again with all interactions."
         )
-    return growth.known, Parameters(a, b, bias)
+    return growth.known, a, b, bias
 
 
 def _neighbors(

@@ -23,8 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from transcf.kernels import Array
+from transcf.kernels.decorators import inlined
 from transcf.kernels.lanes import zeros
-from transcf.kernels.translation import TransCFRates, register_score
+from transcf.kernels.translation import TransCFRates
 from transcf.retrieval.scorer import LinearForm, cosine_form, nearness_form
 
 #: Keeps quotients finite where a sum of squares is zero.
@@ -34,7 +35,8 @@ TINY = 1e-12
 class ScoreFunction(ABC):
     """A score of a user and an item; stateless.
 
-    `cost` and `slope` use `+ - *` only: they run on arrays, and on SIMD lanes in kernels.
+    `cost` and `slope` use `+ - *`, a leading minus and `zeros` only: they run on arrays, and in
+    kernels on SIMD lanes.
     """
 
     #: Value of the parameter `variant`.
@@ -49,14 +51,18 @@ class ScoreFunction(ABC):
     is_distance: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        """Register cost and slope with the kernels."""
+        """Compile cost and slope for kernels, which take them from the class of their rates."""
         super().__init_subclass__()
         assert cls.__module__ == __name__, "kernels are not compiled again for other modules"
         if not {"cost", "slope"}.isdisjoint(vars(cls)):
-            # Kernels cached on disk find the class by its qualified name.
-            place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.rates"}
-            cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), place)
-            register_score(cls.rates, cls.cost, cls.slope)
+            members = {
+                # Kernels cached on disk find the class by its qualified name.
+                "__module__": cls.__module__,
+                "__qualname__": f"{cls.__qualname__}.rates",
+                "cost": inlined(cls.cost),
+                "slope": inlined(cls.slope),
+            }
+            cls.rates = type(f"{cls.__name__}TransCFRates", (TransCFRates,), members)
 
     @staticmethod
     @abstractmethod
@@ -73,10 +79,6 @@ class ScoreFunction(ABC):
     def pair_cost(self, a: Array, q: Array, b: Array, n: Array) -> Array:
         """Return -s(u, i) without bias, of vectors in the last axis."""
         return np.asarray(self.cost(a, q, b, n).sum(-1))
-
-    def moved_cost(self, a: Array, r: Array, b: Array) -> Array:
-        """Return -s(u, i) without bias, for a given translation r in place of q * n."""
-        return np.asarray(self.cost(a, r, b, 1.0).sum(-1))
 
     def pair_slope(self, g: Array, a: Array, q: Array, b: Array, n: Array) -> tuple[Array, ...]:
         """Return g times the gradient of -s(u, i) by a, q, b and n, vectors in the last axis."""
@@ -104,11 +106,11 @@ class ScoreFunction(ABC):
         `even @ b` averages the items of each user, `weighted @ b` by weight: mostly sparse
         matrices, (n_new, n_items). b and n are (n_items, dim) float64.
         """
-        return np.asarray(weighted @ b)
+        return weighted @ b
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Return vectors of items, given their users: b, (n_new, dim); see `place_users`."""
-        return np.asarray(even @ a)
+        return even @ a
 
     def likeness(self, vectors: Array) -> LinearForm:
         """Return the similarity between vectors of users, or of items, (n, dim)."""
@@ -148,12 +150,12 @@ class Translation(ScoreFunction):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """The weighted mean of b - q * n."""
-        return np.asarray(weighted @ b - (even @ b) * (weighted @ n))
+        return weighted @ b - (even @ b) * (weighted @ n)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """The mean of a + q * n."""
         n = even @ a
-        return np.asarray(n + n * (even @ q))
+        return n + n * (even @ q)
 
 
 class Dot(Translation):
@@ -184,7 +186,7 @@ class Dot(Translation):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Return the weighted mean of b: a direction, since inner products have no least error."""
-        return np.asarray(weighted @ b)
+        return weighted @ b
 
 
 class Alternative(ScoreFunction):
@@ -220,11 +222,11 @@ class Alternative(ScoreFunction):
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY))
+        return (weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
         """Least squares in every dimension."""
-        return np.asarray((even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY))
+        return (even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY)
 
 
 class NoTranslation(ScoreFunction):

@@ -116,8 +116,8 @@ class TransCFSolver(PairwiseSolver[TransCFSettings]):
             pending=aligned_zeros((self._layout.n_groups, self._dim), dtype), rank_weights=weights
         )
 
-    def _rates(self, number: type[np.floating[Any]], rate: float) -> TransCFRates:
-        settings = self._settings
+    def _rates(self, rate: float) -> TransCFRates:
+        settings, number = self._settings, self._dtype
         tie = 2 * rate * settings.reg_neighborhood
         return SCORE_FUNCTIONS[settings.variant].rates(
             learning_rate=number(rate),
