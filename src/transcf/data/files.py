@@ -16,7 +16,6 @@ from dataclasses import replace
 from itertools import accumulate, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError

@@ -397,12 +397,14 @@ def _check_events(
                 frame = by_role(chunk, roles)
                 locate = partial(_name_row, path, first)
                 places = {role: validate.Place(str(path), c, locate) for role, c in roles.items()}
-                columns = {role: validate.checked_ids(frame[role], places[role]) for role in _IDS}
+                columns: dict[str, Any] = {
+                    role: validate.checked_ids(frame[role], places[role]) for role in _IDS
+                }
                 values = validate.checked_values(frame, places, rule, columns["item"])
                 columns["position"] = pl.int_range(before, before + len(frame), eager=True)
                 for name, column in (("rating", "ratings"), ("timestamp", "timestamps")):
                     if column in values:
-                        columns[name] = pl.Series(values[column])
+                        columns[name] = values[column]
                 unrated += int(np.isnan(values.get("ratings", 0)).sum())
                 are_dates.add(values.get("times_are_dates", False))
                 if "categories" in values:

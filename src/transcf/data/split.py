@@ -94,9 +94,8 @@ class Split:
     def digest(self) -> str:
         """SHA-256 of all three parts and the candidates."""
         digests = [self.train.digest, self.validation.digest, self.test.digest, ""]
-        if self.candidates is not None:
-            content = self.candidates.indptr.tobytes() + self.candidates.items.tobytes()
-            digests[-1] = hashlib.sha256(content).hexdigest()
+        if (drawn := self.candidates) is not None:
+            digests[-1] = hashlib.sha256(drawn.indptr.tobytes() + drawn.items.tobytes()).hexdigest()
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     @property
@@ -201,8 +200,10 @@ def _write(split: Split, folder: Path) -> None:
         frame.write_parquet(folder / f"{name}.parquet")
     tables = {"categories": train.categories, "links": train.links}
     tables |= {"users": train.users.series.to_frame(), "items": train.items.series.to_frame()}
-    if split.candidates is not None:
-        tables["candidates"] = _candidate_table(train, split.candidates)
+    if (candidates := split.candidates) is not None:
+        owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
+        ids = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
+        tables["candidates"] = pl.DataFrame(ids)
     for name, table in tables.items():
         if table is not None:
             table.write_parquet(folder / f"{name}.parquet")
@@ -212,15 +213,9 @@ def _write(split: Split, folder: Path) -> None:
         "report": split.report.to_list(),
         "log_report": train.report.to_list(),
         "times_are_dates": train.times_are_dates,
-        "candidates": None if split.candidates is None else split.candidates.source,
+        "candidates": None if candidates is None else candidates.source,
     }
     (folder / _HEAD).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
-
-
-def _candidate_table(train: Interactions, candidates: Candidates) -> pl.DataFrame:
-    owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
-    columns = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
-    return pl.DataFrame(columns)
 
 
 def _read(folder: Path, head: dict[str, Any]) -> Split:
@@ -234,11 +229,11 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
     }
     shared["times_are_dates"] = bool(head["times_are_dates"])
     shared["report"] = Report.from_list(head["log_report"])
-    frames = {name: table(name) for name in _PARTS}
-    parts = {
-        name: Interactions.from_frame(frame, users, items, _rows(frame, users, items), **shared)
-        for name, frame in frames.items()
-    }
+    parts = {}
+    for name in _PARTS:
+        frame = table(name)
+        rows = _rows(frame, users, items)
+        parts[name] = Interactions.from_frame(frame, users, items, rows, **shared)
     candidates = None
     if head["candidates"] is not None:
         owners, chosen = _rows(table("candidates"), users, items)

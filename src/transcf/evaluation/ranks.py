@@ -37,8 +37,8 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, check_word
 from transcf.evaluation.metrics import Counts, Ranks
 from transcf.kernels.evaluation import count_better, count_better_candidates, list_doubts
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.topk import BestLists, Block, Tiles, not_finite
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, Source
+from transcf.retrieval.topk import BestLists, ProductSource, Tiles, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 #: Rows, columns and targets of scores that are too close to a target.
@@ -230,14 +230,15 @@ def _count_all(
     length = min(list_length, tiles.n_columns)
     lists = np.full((len(task.users), length), UNKNOWN, dtype=np.int32)
     for part in tiles.blocks(len(task.users), length):
-        block = tiles.open(task.users[part])
+        source = tiles.open(task.users[part])
         targets, own = _rows(task.targets, part)
-        scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
-        levels = scores[own] - block.constants[targets.entry_rows]
-        best = BestLists(tiles, block, length, task.known)
-        beaten = _Beaten(tiles, block, targets, scores[own], levels, above[own], at_least[own])
-        tiles.scan(block, best.look, beaten.look)
-        best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
+        scores[own] = levels = source.pairs(targets.entry_rows, targets.indices)
+        if isinstance(source, ProductSource):
+            levels = levels - source.constants[targets.entry_rows]
+        best = BestLists(tiles, source, task.users[part], length, task.known)
+        beaten = _Beaten(tiles, source, targets, scores[own], levels, above[own], at_least[own])
+        tiles.scan(source, best.look, beaten.look)
+        best.finish(lists[part, :length], np.empty((len(source.error), length), np.float32))
     return lists
 
 
@@ -251,7 +252,7 @@ class _Beaten:
     """
 
     tiles: Tiles
-    block: Block
+    source: Source
     targets: Csr
     scores: Scores
     levels: Scores
@@ -268,9 +269,8 @@ class _Beaten:
         tiles.hide(tile, first, places, self.targets)
         few = tiles.is_small and (indptr[-1] - indptr[0]) * tile.shape[1] <= _FEW
         count = self._count_few if few else self._count
-        for found, columns, targets in count(tile, self.block.error[rows], indptr):
-            items = tiles.columns[first + columns]
-            scores = tiles.pairs(self.block, places[found], items)
+        for found, columns, targets in count(tile, self.source.error[rows], indptr):
+            scores = self.source.pairs(places[found], tiles.columns[first + columns])
             np.add.at(self.above, targets, scores > self.scores[targets])
             np.add.at(self.at_least, targets, scores >= self.scores[targets])
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
-from transcf.kernels.topk import pair_scores
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import (
     LinearForm,
@@ -30,7 +29,7 @@ from transcf.retrieval.scorer import (
     UserSide,
     block_length,
 )
-from transcf.retrieval.topk import ROUNDING, product_bounds
+from transcf.retrieval.topk import ROUNDING, ProductSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,26 +164,9 @@ def _longest_block(scorer: Scorer) -> int:
 
 def _source_of(scorer: Scorer, users: Rows, items: Rows) -> Source:
     form = scorer.linear_form() if scorer._block_users() is None else None
-    return scorer._open_block(users, items) if form is None else ProductSource(form, users, items)
-
-
-class ProductSource:
-    """Inner products of user rows (n,) with item rows (m,), for sums with other scores."""
-
-    def __init__(self, form: LinearForm, users: Rows, items: Rows) -> None:
-        self._vectors, self._constants = form.of_users(users)
-        self._items = form.item_vectors
-        longest = form.item_norms[items].max() if len(items) else 0.0
-        self.size, self.error = product_bounds(self._vectors, self._constants, float(longest))
-
-    def fill(self, items: Rows, tile: Scores) -> None:
-        """Write the products with some item rows: (n, n_items)."""
-        np.matmul(self._vectors, self._items[items].T, out=tile)
-        tile += self._constants[:, None]
-
-    def pairs(self, rows: Rows, items: Rows) -> Scores:
-        """Return products of pairs in float64: (n,)."""
-        return pair_scores(self._vectors, self._items, self._constants, rows, items)
+    if form is None:
+        return scorer._open_block(users, items)
+    return ProductSource(form, users, float(form.item_norms[items].max(initial=0)))
 
 
 class SumSource:
