@@ -1,20 +1,8 @@
 """`evaluate`: one model, one split, one protocol.
 
-- `temporal` (the default where there are times): the log is cut at one moment for all users. The
-  model is fitted on the events before it and ranks all items for each user's events after it, so
-  that no model learns from the future.
-- `leave-last-out` (the default elsewhere): each user's newest event is held out and the model is
-  fitted on all others. All items that the user has not interacted with are ranked.
-- `temporal-no-refit`, `leave-last-out-no-refit`: the same for a model fitted on the training part
-  alone; validation items still count as seen. The literature mostly means the latter.
-- `sequential`: as `leave-last-out-no-refit`, and at test time the histories of users include their
-  validation events. Parameters are learned from train alone. The sequential literature means this.
-- `paper`: held-out items are ranked among the candidates stored with the split; see `ranks`.
-- `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
-  selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
-  collects the epochs; without one the model as given is the only epoch.
-
-`transcf.protocols.PROTOCOLS` defines them.
+`transcf.protocols.PROTOCOLS` defines the protocols; concepts/protocols.md explains them. In those
+without refit, validation items count as seen at test time. For `paper-as-published`,
+`EpochRecorder` collects the epochs; without one the model as given is the only epoch.
 """
 
 from __future__ import annotations

@@ -176,17 +176,17 @@ class ItemIndex:
         scores = np.full((n, k), np.nan, dtype=np.float32)
         n_seen = self._seen_counts(n, seen)
         is_open = np.ones(n, dtype=bool)
-        if self.lists is not None and k:
-            order = np.argsort(n_seen, kind="stable").astype(np.int32)
-            for some in (order[start : start + _BLOCK] for start in range(0, n, _BLOCK)):
-                found, values = self._candidates(form, some, k + int(n_seen[some[-1]]), seen)
-                # Complete lists have k items, or all that are left.
-                left = len(self.rows) - n_seen[some]
-                complete = (found != UNKNOWN).sum(axis=1) >= np.minimum(k, left)
-                done, length = some[complete], min(k, found.shape[1])
-                items[done, :length] = found[complete, :length]
-                scores[done, :length] = values[complete, :length]
-                is_open[done] = False
+        order = np.argsort(n_seen, kind="stable").astype(np.int32)
+        for start in range(0, n, _BLOCK) if self.lists is not None and k else ():
+            some = order[start : start + _BLOCK]
+            found, values = self._candidates(form, some, k + int(n_seen[some[-1]]), seen)
+            # Complete lists have k items, or all that are left.
+            left = len(self.rows) - n_seen[some]
+            complete = (found != UNKNOWN).sum(axis=1) >= np.minimum(k, left)
+            done, length = some[complete], min(k, found.shape[1])
+            items[done, :length] = found[complete, :length]
+            scores[done, :length] = values[complete, :length]
+            is_open[done] = False
         rest = np.flatnonzero(is_open).astype(np.int32)
         if len(rest):
             items[rest], scores[rest] = self._exact(form).top_k(rest, k, seen=seen)
@@ -194,12 +194,11 @@ class ItemIndex:
 
     def save(self, path: str | Path) -> Path:
         """Write the index to one safetensors file, all or nothing; it holds no code."""
-        stored = np.empty(0, np.uint8)
+        lists = np.empty(0, np.uint8)
         if self.lists is not None:
-            stored = faiss_library().serialize_index(self.lists)
-        found: Arrays = {"item_vectors": self.item_vectors, "rows": self.rows, "lists": stored}
-        found["user_map"] = self.user_map
-        arrays = {name: np.ascontiguousarray(array) for name, array in found.items()}
+            lists = faiss_library().serialize_index(self.lists)
+        arrays: Arrays = {"item_vectors": self.item_vectors, "rows": self.rows, "lists": lists}
+        arrays["user_map"] = self.user_map
         about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         about |= {"recall": self.recall, "probes": self.probes}
         about["sha256"] = _checksum(about, arrays)
@@ -237,15 +236,10 @@ class ItemIndex:
                 f"{source} is an index of version {version} and this library reads {_VERSION}: "
                 f"update the library, or {again}."
             )
-        faiss, lists = faiss_library(), arrays["lists"]
-        return cls(
-            arrays["item_vectors"],
-            arrays["rows"],
-            arrays["user_map"],
-            about["recall"],
-            tuple(about["probes"]),
-            faiss.deserialize_index(lists) if len(lists) else None,
-        )
+        faiss, lists = faiss_library(), arrays.pop("lists")
+        found_lists = faiss.deserialize_index(lists) if len(lists) else None
+        more = {"recall": about["recall"], "probes": tuple(about["probes"])}
+        return cls(**arrays, **more, lists=found_lists)
 
     @cached_property
     def _mask(self) -> Mask:
@@ -350,5 +344,5 @@ def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.data)
+        digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()
