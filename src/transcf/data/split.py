@@ -32,17 +32,11 @@ _PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Items that each user's held-out item is ranked against, in sampled protocols.
+    """Items that each user's held-out item is ranked against, in sampled protocols."""
 
-    Attributes:
-        indptr: (n_users + 1,) int64 offsets.
-        items: (n,) int32 item rows, in drawing order; a file may repeat an item.
-        source: Where they come from ("drawn, seed 0" or a file name).
-    """
-
-    indptr: npt.NDArray[np.int64]
-    items: npt.NDArray[np.int32]
-    source: str
+    indptr: npt.NDArray[np.int64]  # (n_users + 1,) offsets
+    items: npt.NDArray[np.int32]  # (n,) rows, in drawing order; a file may repeat an item
+    source: str  # where they come from: "99 drawn, seed 0" or a file name
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False

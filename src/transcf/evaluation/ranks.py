@@ -61,23 +61,14 @@ _DOUBTS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Held-out items to rank.
+    """Held-out items to rank."""
 
-    Attributes:
-        users: (n,) evaluated user rows, ascending.
-        targets: Held-out items that can be ranked; one row for each entry of `users`.
-        known: Items of each user row (all users) that do not take part in full ranking.
-        candidates: Items to rank against, one row for each entry of `users`, in sampled ranking.
-        against: (n,) how many items, targets aside, there are to rank against.
-        skipped: What was left out, and how many of it.
-    """
-
-    users: Rows
-    targets: Csr
-    known: Csr
-    candidates: Csr | None
-    against: Counts
-    skipped: dict[str, int]
+    users: Rows  # (n,) evaluated user rows, ascending
+    targets: Csr  # held-out items that can be ranked, one row for each entry of `users`
+    known: Csr  # items of each user row (all users) that do not take part in full ranking
+    candidates: Csr | None  # in sampled ranking: items to rank against, for each of `users`
+    against: Counts  # (n,) how many items, targets aside, there are to rank against
+    skipped: dict[str, int]  # what was left out, and how many of it
 
     def of_sample(self, count: int) -> Task:
         """Return the task of so many of the users, always the same ones."""
@@ -244,20 +235,15 @@ def _count_all(
 
 @dataclass(frozen=True, eq=False)
 class _Beaten:
-    """Counts how many scores beat the targets of a block of users, tile by tile.
-
-    `targets` has a row for each user of the block, `scores` their true scores, (n_targets,), and
-    `levels` these without the constants of users. To `above` and `at_least` it adds the scores
-    above each target, and those not below it.
-    """
+    """Counts how many scores beat the targets of a block of users, tile by tile."""
 
     tiles: Tiles
     source: Source
-    targets: Csr
-    scores: Scores
-    levels: Scores
-    above: Counts
-    at_least: Counts
+    targets: Csr  # a row for each user of the block
+    scores: Scores  # (n_targets,) their true scores
+    levels: Scores  # (n_targets,) the same as tiles have them: products lack constants
+    above: Counts  # (n_targets,) to which the number of scores above each target is added
+    at_least: Counts  # (n_targets,) to which the number of scores not below it is added
 
     def look(self, tile: Scores, first: int, rows: slice) -> None:
         """Hide the targets in some rows of a tile, and count what beats them.

@@ -53,17 +53,11 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes:
-        items: (n, k) int32 item rows, best first, equal scores by row; -1 where none is left.
-        scores: (n, k) float32, as `top_k` gives them; NaN where no item is left.
-        exact: How many users the exact engine had to answer.
-    """
-
-    items: Rows
-    scores: Scores
-    exact: int
+    items: Rows  # (n, k) rows, best first, equal scores by row; -1 where none is left
+    scores: Scores  # (n, k) as `top_k` gives them; NaN where no item is left
+    exact: int  # how many users the exact engine had to answer
 
 
 def faiss_library() -> ModuleType:
@@ -78,26 +72,18 @@ def faiss_library() -> ModuleType:
 class ItemIndex:
     """Finds the items with the largest inner products without looking at all of them.
 
-    Attributes:
-        item_vectors: (n_items, d) float32.
-        rows: (n,) the item rows that can be found, ascending.
-        user_map: (d, width), projects user vectors; empty for small catalogues.
-        recall: Share of the true best ten that was found for a sample of users when it was built.
-        probes: How many lists a search looks through to reach the depths 10, 100 and 1000.
-        lists: The faiss index; None for small catalogues.
-
     Example:
         >>> index = ItemIndex.build(form, model.rankable)  # doctest: +SKIP
         >>> index.search(form.user_vectors[:5], 10).items.shape  # doctest: +SKIP
         (5, 10)
     """
 
-    item_vectors: Scores
-    rows: Rows
-    user_map: Scores = field(repr=False)
-    recall: float = 1.0
-    probes: tuple[int, ...] = ()
-    lists: Any = field(default=None, repr=False)
+    item_vectors: Scores  # (n_items, d)
+    rows: Rows  # (n,) the items that can be found, ascending
+    user_map: Scores = field(repr=False)  # (d, width), projects user vectors; empty for few items
+    recall: float = 1.0  # share of the true best ten that a sample of users found after the build
+    probes: tuple[int, ...] = ()  # lists that a search looks through for depths 10, 100 and 1000
+    lists: Any = field(default=None, repr=False)  # the faiss index; None for small catalogues
 
     @classmethod
     def build(
