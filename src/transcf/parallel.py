@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -142,18 +143,9 @@ def one_blas_thread() -> Iterator[None]:
 _working = threading.local()
 
 
-class _Pool:
-    def __init__(self) -> None:
-        self._lock, self._size, self._threads = threading.Lock(), 0, ThreadPoolExecutor(1)
-
-    def of(self, size: int) -> ThreadPoolExecutor:
-        with self._lock:
-            if size > self._size:
-                self._size, self._threads = size, ThreadPoolExecutor(size, "transcf")
-            return self._threads
-
-
-_pool = _Pool()
+@lru_cache(maxsize=1)
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, "transcf")
 
 
 @contextmanager
@@ -178,12 +170,13 @@ def parallel_for(n: int, work: Callable[[int, int], object], least: int = 1) -> 
     if (note := getattr(_working, "note", None)) is not None:
         note(work)
         return
-    threads = 1 if getattr(_working, "is_shared", False) else min(thread_count(), n // least)
+    most = thread_count()
+    threads = 1 if getattr(_working, "is_shared", False) else min(most, n // least)
     if threads <= 1:
         work(0, n)
         return
     cuts = [n * part // threads for part in range(threads + 1)]
-    pool = _pool.of(threads - 1)
+    pool = _pool(most)
     others = [pool.submit(_run, work, *ends) for ends in pairwise(cuts[1:])]
     try:
         _run(work, cuts[0], cuts[1])
@@ -245,8 +238,9 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     """Forget threads that are not here, and who of them holds a lock."""
-    global _is_polars_lost, _pool
-    _is_polars_lost, _pool, _limits.lock = _is_polars_at_work, _Pool(), threading.RLock()
+    global _is_polars_lost
+    _is_polars_lost, _limits.lock = _is_polars_at_work, threading.RLock()
+    _pool.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,30 +13,21 @@ from transcf.errors import check_word, is_word
 
 @dataclass(frozen=True)
 class Protocol:
-    """An evaluation protocol.
+    """An evaluation protocol."""
 
-    Attributes:
-        name: Its name in commands, tables and results.
-        meaning: A short description for `--help`.
-        cut: Whether the log is split at one moment for all users: the newest tenth of the events
-            for test, the tenth before it for validation. Otherwise each user's newest event is
-            held out.
-        sampled: Whether held-out items are ranked among stored candidates; otherwise among all
-            items that the user has not interacted with.
-        refit: Whether the model is refitted on train and validation before the test, once its
-            settings and epoch are chosen; otherwise it is fitted on train alone.
-        best_on_test: Whether each metric is the best test value over all epochs.
-        longer_history: Whether histories include the validation events at test time, though the
-            model is not refitted.
-    """
-
-    name: str
-    meaning: str
+    name: str  # in commands, tables and results
+    meaning: str  # for `--help`
+    #: Whether the log is split at one moment for all users: the newest tenth of the events for
+    #: test, the tenth before it for validation. Otherwise each user's newest event is held out.
     cut: bool = False
+    #: Whether held-out items are ranked among stored candidates; otherwise among all items that
+    #: the user has not interacted with.
     sampled: bool = False
+    #: Whether the model is refitted on train and validation before the test, once its settings and
+    #: epoch are chosen; otherwise it is fitted on train alone.
     refit: bool = False
-    best_on_test: bool = False
-    longer_history: bool = False
+    best_on_test: bool = False  # whether each metric is the best test value over all epochs
+    longer_history: bool = False  # whether test histories include the validation events
 
 
 #: Every protocol by name; the headline comes first.

@@ -28,16 +28,10 @@ def offsets(counts: npt.ArrayLike) -> _Offsets:
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """A binary sparse matrix with ascending columns in each row.
+    """A binary sparse matrix with ascending columns in each row."""
 
-    Attributes:
-        indptr: (n_rows + 1,) int64 offsets.
-        indices: (n_entries,) int32 columns.
-        n_columns: Width of the matrix.
-    """
-
-    indptr: _Offsets
-    indices: npt.NDArray[np.int32]
+    indptr: _Offsets  # (n_rows + 1,)
+    indices: npt.NDArray[np.int32]  # (n_entries,) columns
     n_columns: int
 
     def __post_init__(self) -> None:
@@ -95,19 +89,14 @@ class Csr:
 class Histories:
     """Items of users in the order of their events.
 
-    Attributes:
-        indptr: (n + 1,) int64, where each history starts.
-        items: (n_events,) int32 item rows, oldest first; no item twice in a history.
-        n_items: Number of items.
-
     Example:
         >>> both = Histories.of([np.array([4, 1], np.int32), np.array([2], np.int32)], 5)
         >>> both[0].tolist(), both.matrix.indices.tolist()
         ([4, 1], [1, 4, 2])
     """
 
-    indptr: _Offsets
-    items: Rows
+    indptr: _Offsets  # (n + 1,) where each history starts
+    items: Rows  # (n_events,) oldest first; no item twice in a history
     n_items: int
 
     @classmethod

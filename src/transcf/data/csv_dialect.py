@@ -37,17 +37,11 @@ _NUMBERS: Mapping[Role, type[pl.DataType]] = {"rating": pl.Float32, "timestamp":
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file is written.
+    """How a text file is written."""
 
-    Attributes:
-        header: Whether its first line names the columns; otherwise they are numbered from 1.
-        separator: One or more characters between columns; None finds it in the first line.
-        encoding: Name of a text encoding that Python knows.
-    """
-
-    header: bool = True
-    separator: str | None = None
-    encoding: str = "utf-8"
+    header: bool = True  # whether its first line names the columns; else they are numbered from 1
+    separator: str | None = None  # between columns; None finds it in the first line
+    encoding: str = "utf-8"  # a name that Python knows
 
     def __post_init__(self) -> None:
         if not isinstance(self.header, bool):
@@ -125,17 +119,14 @@ def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSou
 
 @dataclass(frozen=True)
 class _Text:
-    """Delimited text that polars can read: in UTF-8, with a separator of one byte.
-
-    `quote` is empty where a stand-in replaces the separator; `skipped` lines come before.
-    """
+    """Delimited text that polars can read: in UTF-8, with a separator of one byte."""
 
     path: Path
     content: Content
     separator: str
-    quote: str
+    quote: str  # empty where a stand-in replaces the separator
     header: bool
-    skipped: int
+    skipped: int  # how many lines come before
 
     @property
     def _options(self) -> dict[str, Any]:

@@ -11,12 +11,11 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
@@ -30,7 +29,7 @@ from transcf.data.csv_dialect import (
     start_of,
 )
 from transcf.data.parquet_check import damage_of
-from transcf.data.tables import TableSource, by_role, first_line, frame_source
+from transcf.data.tables import TableSource, by_role, first_line
 from transcf.data.validate import Roles
 from transcf.errors import DataError, ParameterError, shown
 
@@ -38,6 +37,7 @@ from transcf.errors import DataError, ParameterError, shown
 DELIMITED = (".csv", ".tsv", ".dat", ".data", ".txt")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".pq")
+_KINDS = (DELIMITED, JSON_LINES, PARQUET)
 ENDINGS = (*DELIMITED, *JSON_LINES, *PARQUET)
 _GZIP, _PARQUET_MARK = b"\x1f\x8b", b"PAR1"
 
@@ -101,11 +101,9 @@ def _folder_files(folder: Path) -> list[Path]:
             f"{folder} is a folder without files that end in {', '.join(ENDINGS)}: name a file."
         )
     files.sort()
-    kinds = (DELIMITED, JSON_LINES, PARQUET)
-    firsts = [next((path for path in files if ending_of(path) in kind), None) for kind in kinds]
-    found = sorted(path.relative_to(folder) for path in firsts if path)
-    if len(found) > 1:
-        one, other = found[:2]
+    kinds = {kind: path for path in reversed(files) for kind in _KINDS if ending_of(path) in kind}
+    if len(kinds) > 1:
+        one, other = sorted(path.relative_to(folder) for path in kinds.values())[:2]
         raise DataError(
             f"{folder} is a folder with files of several kinds ({one}, {other}): name those that "
             f"belong to the log, such as {folder}/*{one.suffix}."
@@ -194,18 +192,17 @@ def reading(path: Path, kind: str) -> Iterator[None]:
 
 def _check_mark(path: Path, content: Content, ending: str) -> None:
     """Compare the first bytes with what the ending says."""
-    start, packed = start_of(content), isinstance(content, bytes)
-    is_parquet = start.startswith(_PARQUET_MARK)
-    found = None
+    start, packed = start_of(content, 4), isinstance(content, bytes)
     if start.startswith(_GZIP):
         found = "is gzipped" + (" twice" if packed else f": rename it to {path.name}.gz")
-    elif ending in PARQUET and not is_parquet:
+    elif (start == _PARQUET_MARK) == (ending in PARQUET):
+        return
+    elif ending in PARQUET:
         found = "is not a Parquet file"
-    elif ending not in PARQUET and is_parquet:
+    else:
         better = path.with_suffix(".parquet").name if not packed else f"{path.stem}.parquet.gz"
         found = f"is a Parquet file: rename it to {better}"
-    if found:
-        raise DataError(f"{path} ends in {path.suffix} but {found}.")
+    raise DataError(f"{path} ends in {path.suffix} but {found}.")
 
 
 def check_names(sources: Sequence[TableSource], roles: Roles) -> None:
@@ -289,7 +286,7 @@ def _json_source(path: Path, content: Content) -> TableSource:
         number, _ = next(islice(_filled_lines(text), row, None))
         return f"{path}: line {number:,}"
 
-    return replace(frame_source(frame, str(path)), read=read, locate=locate)
+    return TableSource(str(path), tuple(frame.columns), read, locate=locate)
 
 
 def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> None:
@@ -299,19 +296,15 @@ def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> N
     ids = [roles[role] for role in ("user", "item") if role in roles]
     texts = [column for column in ids if frame[column].dtype == pl.String]
     mixed = {c for c in texts if re.search(keys[c] + rb'\s*:\s*[^\s"n]', text)}
-    top: list[tuple[str, Any]] = []
-
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        top[:] = pairs  # the outermost object comes last
-        return dict(pairs)
-
     for number, line in _filled_lines(text) if twice or mixed else ():
-        with suppress(ValueError, RecursionError):  # polars accepts it, or has refused it
-            json.loads(line, object_pairs_hook=keep)
-        names = [name for name, _ in top]
+        try:
+            pairs = json.loads(line, object_pairs_hook=tuple)
+            names = [name for name, _ in pairs]
+        except (ValueError, TypeError, RecursionError):
+            continue  # polars accepts it
         if double := next((column for column in twice if names.count(column) > 1), None):
             raise DataError(f"{path}: line {number:,} has the key {double!r} twice; keep one.")
-        for name, value in top:
+        for name, value in pairs:
             if name in mixed and value is not None and not isinstance(value, str):
                 raise DataError(
                     f"{path}: column {name!r} mixes text and other things (line {number:,} has "

@@ -75,12 +75,10 @@ class Interactions:
         *,
         ratings: npt.NDArray[np.float32] | None = None,
         timestamps: npt.NDArray[np.int64] | None = None,
-        times_are_dates: bool = False,
-        categories: pl.DataFrame | None = None,
-        links: pl.DataFrame | None = None,
         report: Report | None = None,
+        **more: Any,
     ) -> Interactions:
-        """Order events given as rows, and merge repeated pairs.
+        """Order events given as rows, and merge repeated pairs; `more` are further attributes.
 
         Of a repeated pair the newest event is kept; where times are equal or absent, the one
         with the highest rating; then the last in the source.
@@ -92,8 +90,7 @@ class Interactions:
         by_user = Csr(indptr, item_rows[kept], len(items))
         ratings = None if ratings is None else ratings[kept]
         timestamps = None if timestamps is None else timestamps[kept]
-        values = (kept, ratings, timestamps, times_are_dates)
-        return cls(users, items, by_user, *values, categories, links, report)
+        return cls(users, items, by_user, kept, ratings, timestamps, report=report, **more)
 
     @classmethod
     def from_frame(
@@ -299,8 +296,7 @@ class Interactions:
             return replace(self, categories=None)
         table = _two_columns(categories, "categories", ("item_id", "category"))
         table = table.drop_nulls("item_id")
-        label = "the table of categories"
-        place = Place(label, "category", lambda row: f"{label}: row {row + 1:,}")
+        place = Place("the table of categories", "category")
         known = to_categories(table["item_id"], table["category"], place)
         return replace(self, categories=known)
 

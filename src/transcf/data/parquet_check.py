@@ -11,7 +11,6 @@ Only the parts of Thrift's compact protocol that Parquet uses are read; field nu
 from __future__ import annotations
 
 import mmap
-import struct
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,57 +22,50 @@ _DATA, _DICTIONARY, _DATA_V2 = 5, 7, 8
 _DEEPEST = 32
 
 
-class _DamagedError(Exception):
-    """A number is impossible."""
-
-
 def damage_of(content: Buffer | Path) -> str | None:
     """Return what is impossible in a file or its contents, or None."""
     if isinstance(content, Path):
         with content.open("rb") as file:
             return damage_of(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     try:
-        for group in _footer(content).get(4, ()):
-            for column in group.get(1, ()):
-                _check_column(content, column.get(3) or {})
-    except _DamagedError as problem:
-        return str(problem)
-    except (IndexError, TypeError, AttributeError, KeyError, ValueError, struct.error):
+        groups = _footer(content).get(4, ())
+        columns = (column.get(3) or {} for group in groups for column in group.get(1, ()))
+        found = (_column_damage(content, about) for about in columns)
+        return next((damage for damage in found if damage), None)
+    except (IndexError, TypeError, AttributeError, KeyError, ValueError):
         return None  # polars says what is wrong with it
-    return None
 
 
 def _footer(content: Buffer) -> Fields:
     size = len(content)
     if size < 12 or bytes(content[size - 4 : size]) != _MARK:
         raise ValueError("no end of a Parquet file")
-    (length,) = struct.unpack("<I", content[size - 8 : size - 4])
+    length = int.from_bytes(content[size - 8 : size - 4], "little")
     return _Reader(content, size - 8 - length).fields()
 
 
-def _check_column(content: Buffer, about: Fields) -> None:
+def _column_damage(content: Buffer, about: Fields) -> str | None:
     """Compare the headers of the pages of a column with its metadata."""
     count, packed, unpacked = about[5], about[7], about[6]
     start = min((offset for offset in (about.get(11), about[9]) if offset), default=0)
     if min(count, packed, unpacked, start) < 0 or start + packed > len(content):
-        raise _DamagedError("a column goes beyond its end")
+        return "a column goes beyond its end"
     reader, announced = _Reader(content, start), 0
     while reader.place < start + packed:
         page = reader.fields()
         body, length = page[3], page[2]
         if body < 0 or length < 0 or reader.place + body > start + packed:
-            raise _DamagedError("a page goes beyond the end of its column")
+            return "a page goes beyond the end of its column"
         if _DICTIONARY in page and not 0 <= page[_DICTIONARY][1] <= length:
-            raise _DamagedError("a page announces more values than it has bytes")
-        for head in (_DATA, _DATA_V2):
-            if head in page:
-                values = page[head][1]
-                if not 0 <= values <= count:
-                    raise _DamagedError("a page announces more values than its column has")
-                announced += values
+            return "a page announces more values than it has bytes"
+        for values in (page[head][1] for head in (_DATA, _DATA_V2) if head in page):
+            if not 0 <= values <= count:
+                return "a page announces more values than its column has"
+            announced += values
         reader.place += body
     if announced != count:
-        raise _DamagedError("the pages of a column announce other numbers of values than the file")
+        return "the pages of a column announce other numbers of values than the file"
+    return None
 
 
 class _Reader:

@@ -287,6 +287,7 @@ def prepare_parts(
     order, recipe = leaving_out(by, seed, timed="timestamp" in roles)
     with atomic_write_dir(target) as unfinished:
         scratch = unfinished / "scratch"
+        (scratch / "events").mkdir(parents=True)
         progress("checking events")
         categories, unrated, are_dates = _check_events(paths, roles, rule, scratch / "events")
         progress("distributing events to partitions")
@@ -296,8 +297,7 @@ def prepare_parts(
         sums = _merge_all(scratch, names, min_rating)
         progress("filtering and splitting")
         kept = np.ones(len(users), bool), np.ones(len(items), bool)
-        merged = [scratch / name for name in names]
-        pairs = partial(_read_pairs, merged)
+        pairs = partial(_read_pairs, [scratch / name for name in names])
         for side in (0, 1):
             filters.drop_rare(pairs, kept, side, 1)
         missing = {"without_rating": unrated} if unrated else {}
@@ -313,11 +313,10 @@ def prepare_parts(
             report = _k_core(pairs, kept, k_core, report, n_events - low)
         new_rows = offsets(kept[0]), offsets(kept[1])
         starts = new_rows[0][bounds].tolist()
-        for path, (first, end) in zip(merged, pairwise(starts), strict=True):
-            frame = pl.read_parquet(path, glob=False)
-            rows = frame["user"].to_numpy(), frame["item"].to_numpy()
+        for name, (first, end), rows in zip(names, pairwise(starts), pairs(), strict=True):
+            frame = pl.read_parquet(scratch / name, glob=False)
             frame = frame.filter(pl.Series(filters.kept_events(rows, kept)))
-            _split(frame, new_rows, first, end, order, seed).write_parquet(unfinished / path.name)
+            _split(frame, new_rows, first, end, order, seed).write_parquet(unfinished / name)
         shutil.rmtree(scratch)
         written = pl.scan_parquet([unfinished / name for name in names], glob=False)
         tables = {
@@ -326,7 +325,8 @@ def prepare_parts(
         }
         if "category" in roles:
             known = pl.col("item_id").is_in(tables[_ITEMS]["id"].implode())
-            tables[_CATEGORIES] = categories.filter(known)
+            table = pl.concat(categories).filter(known).unique()
+            tables[_CATEGORIES] = table.sort("item_id", "category")
         for name, table in tables.items():
             table.write_parquet(unfinished / name)
         manifest = {
@@ -386,9 +386,8 @@ def _find_files(source: Any, given: Reading) -> tuple[list[Path], validate.Roles
 
 def _check_events(
     paths: Sequence[Path], roles: validate.Roles, rule: validate.RatingRule, target: Path
-) -> tuple[pl.DataFrame, int, bool]:
+) -> tuple[list[pl.DataFrame], int, bool]:
     """Write checked values; return categories, missing ratings, and whether times are dates."""
-    target.mkdir(parents=True)
     categories, unrated, are_dates, before = list[pl.DataFrame](), 0, set[bool](), 0
     for path in paths:
         first = 0
@@ -396,22 +395,18 @@ def _check_events(
             lazy = pl.scan_parquet(path, glob=False).select(roles.values())
             for chunk in lazy.collect_batches(chunk_size=CHUNK_ROWS, maintain_order=True):
                 frame = by_role(chunk, roles)
-
-                def locate(row: int, path: Path = path, first: int = first) -> str:
-                    return f"{path}: row {first + row + 1:,}"
-
+                locate = partial(_name_row, path, first)
                 places = {role: validate.Place(str(path), c, locate) for role, c in roles.items()}
                 columns: dict[str, Any] = {
                     role: validate.checked_ids(frame[role], places[role]) for role in _IDS
                 }
                 values = validate.checked_values(frame, places, rule, columns["item"])
                 columns["position"] = pl.int_range(before, before + len(frame), eager=True)
-                if "ratings" in values:
-                    columns["rating"] = values["ratings"]
-                    unrated += int(np.isnan(values["ratings"]).sum())
-                if "timestamps" in values:
-                    columns["timestamp"] = values["timestamps"]
-                    are_dates.add(values["times_are_dates"])
+                for name, column in (("rating", "ratings"), ("timestamp", "timestamps")):
+                    if column in values:
+                        columns[name] = values[column]
+                unrated += int(np.isnan(values.get("ratings", 0)).sum())
+                are_dates.add(values.get("times_are_dates", False))
                 if "categories" in values:
                     categories.append(values["categories"])
                 pl.DataFrame(columns).write_parquet(target / f"{before:012}.parquet")
@@ -423,10 +418,7 @@ def _check_events(
             f"Column {roles['timestamp']!r} holds dates in some rows and numbers in others: "
             "write all of its times in one way."
         )
-    table = pl.DataFrame()
-    if categories:
-        table = pl.concat(categories).unique().sort("item_id", "category")
-    return table, unrated, are_dates == {True}
+    return categories, unrated, are_dates == {True}
 
 
 def _distribute(scratch: Path, partitions: int) -> tuple[pl.Series, pl.Series, list[int]]:
@@ -528,6 +520,10 @@ def _with_split(report: Report, users: pl.DataFrame) -> Report:
     sizes, held_out = {part: users[part].sum() for part in _PARTS}, (events >= LEAST_EVENTS).sum()
     counts = {"users_held_out": held_out, "users_kept_whole": len(events) - held_out}
     return report.then("split", **sizes, **counts, users_without_training=0)
+
+
+def _name_row(path: Path, first: int, row: int) -> str:
+    return f"{path}: row {first + row + 1:,}"
 
 
 def _scan(folder: Path) -> pl.LazyFrame:

@@ -146,11 +146,13 @@ def read_interactions(
             "Categories come from a column of the log or from a table of their own: give either "
             "category or categories."
         )
+    if dialect != Dialect() and not _are_files(source):
+        raise ParameterError("header, separator and encoding can only be given for files of text.")
     log = read_source(_open(source, dialect), columns, ratings)
     if links is not None:
-        log = _with_links(log, _open_side(links, dialect))
+        log = _with_links(log, _open(links, dialect))
     if categories is not None:
-        log = _with_categories(log, _open_side(categories, dialect))
+        log = _with_categories(log, _open(categories, dialect))
     return filtered(filter_min_rating(log, min_rating), filter)
 
 
@@ -239,20 +241,13 @@ def _read_dataset(source: Any) -> Interactions | None:
 
 
 def _open(source: Any, dialect: Dialect) -> TableSource:
-    """Find the columns of a file, a table or a list of pairs; nothing is read yet."""
+    """Find the columns of files, a table or a list of pairs; nothing is read yet."""
     is_list = isinstance(source, list | tuple)
     if _are_files(source):
         check_unforked("read a file")
         specs: Any = source if is_list else [source]
         return files_source([path for spec in specs for path in files_of(spec)], dialect)
-    if dialect != Dialect():
-        raise ParameterError("header, separator and encoding can only be given for files of text.")
     return pairs_source(source) if is_list else table_source(source)
-
-
-def _open_side(source: Any, dialect: Dialect) -> TableSource:
-    """Open a side table; text files have the dialect of the log."""
-    return _open(source, dialect if _are_files(source) else Dialect())
 
 
 def _are_files(source: Any) -> bool:

@@ -32,17 +32,11 @@ _PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Items that each user's held-out item is ranked against, in sampled protocols.
+    """Items that each user's held-out item is ranked against, in sampled protocols."""
 
-    Attributes:
-        indptr: (n_users + 1,) int64 offsets.
-        items: (n,) int32 item rows, in drawing order; a file may repeat an item.
-        source: Where they come from ("drawn, seed 0" or a file name).
-    """
-
-    indptr: npt.NDArray[np.int64]
-    items: npt.NDArray[np.int32]
-    source: str
+    indptr: npt.NDArray[np.int64]  # (n_users + 1,) offsets
+    items: npt.NDArray[np.int32]  # (n,) rows, in drawing order; a file may repeat an item
+    source: str  # where they come from: "99 drawn, seed 0" or a file name
 
     def __post_init__(self) -> None:
         self.indptr.flags.writeable = False
@@ -94,9 +88,8 @@ class Split:
     def digest(self) -> str:
         """SHA-256 of all three parts and the candidates."""
         digests = [self.train.digest, self.validation.digest, self.test.digest, ""]
-        if self.candidates is not None:
-            content = self.candidates.indptr.tobytes() + self.candidates.items.tobytes()
-            digests[-1] = hashlib.sha256(content).hexdigest()
+        if (drawn := self.candidates) is not None:
+            digests[-1] = hashlib.sha256(drawn.indptr.tobytes() + drawn.items.tobytes()).hexdigest()
         return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
     @property
@@ -201,8 +194,10 @@ def _write(split: Split, folder: Path) -> None:
         frame.write_parquet(folder / f"{name}.parquet")
     tables = {"categories": train.categories, "links": train.links}
     tables |= {"users": train.users.series.to_frame(), "items": train.items.series.to_frame()}
-    if split.candidates is not None:
-        tables["candidates"] = _candidate_table(train, split.candidates)
+    if (candidates := split.candidates) is not None:
+        owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
+        ids = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
+        tables["candidates"] = pl.DataFrame(ids)
     for name, table in tables.items():
         if table is not None:
             table.write_parquet(folder / f"{name}.parquet")
@@ -212,15 +207,9 @@ def _write(split: Split, folder: Path) -> None:
         "report": split.report.to_list(),
         "log_report": train.report.to_list(),
         "times_are_dates": train.times_are_dates,
-        "candidates": None if split.candidates is None else split.candidates.source,
+        "candidates": None if candidates is None else candidates.source,
     }
     (folder / _HEAD).write_text(json.dumps(head, indent=2) + "\n", encoding="utf-8")
-
-
-def _candidate_table(train: Interactions, candidates: Candidates) -> pl.DataFrame:
-    owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
-    columns = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
-    return pl.DataFrame(columns)
 
 
 def _read(folder: Path, head: dict[str, Any]) -> Split:
@@ -234,11 +223,11 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
     }
     shared["times_are_dates"] = bool(head["times_are_dates"])
     shared["report"] = Report.from_list(head["log_report"])
-    frames = {name: table(name) for name in _PARTS}
-    parts = {
-        name: Interactions.from_frame(frame, users, items, _rows(frame, users, items), **shared)
-        for name, frame in frames.items()
-    }
+    parts = {}
+    for name in _PARTS:
+        frame = table(name)
+        rows = _rows(frame, users, items)
+        parts[name] = Interactions.from_frame(frame, users, items, rows, **shared)
     candidates = None
     if head["candidates"] is not None:
         owners, chosen = _rows(table("candidates"), users, items)

@@ -18,26 +18,15 @@ from transcf.errors import DataError, shown
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table whose columns are known before it is read.
+    """A table whose columns are known before it is read."""
 
-    Attributes:
-        label, columns: What messages call it, and the names of its columns.
-        read: Reads the chosen columns and names them by role.
-        is_text: Whether ids are untyped text (CSV), so that integers are recognized by how they
-            are written.
-        keep_blanks: Whether blanks around an id are part of it rather than an error.
-        has_header: Whether the columns have names of their own, not just numbers.
-        locate: Names a row, counted from 0, as in "events.csv: line 7"; None names the label and
-            the row.
-    """
-
-    label: str
+    label: str  # what messages call it
     columns: tuple[str, ...]
-    read: Callable[[Roles], pl.DataFrame]
-    is_text: bool = False
-    keep_blanks: bool = False
-    has_header: bool = True
-    locate: Callable[[int], str] | None = None
+    read: Callable[[Roles], pl.DataFrame]  # reads the chosen columns and names them by role
+    is_text: bool = False  # whether ids are untyped (CSV): integers are told by how they look
+    keep_blanks: bool = False  # whether blanks around an id are part of it rather than an error
+    has_header: bool = True  # whether the columns have names of their own, not just numbers
+    locate: Callable[[int], str] | None = None  # names a row, from 0, as "events.csv: line 7"
 
     def where(self, row: int) -> str:
         """Name a row, counted from 0, for messages."""

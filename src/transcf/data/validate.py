@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
 
 #: Roles of an event log.
 ROLES: tuple[Role, ...] = ("user", "item", "rating", "timestamp", "category")
-_RATING_RULES = ("any", "present", "nonnegative")
 
 #: Usual names of the columns, without case, blanks and punctuation.
 _USUAL: Mapping[Role, str] = {
@@ -148,15 +147,19 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
 
 @dataclass(frozen=True)
 class Place:
-    """A column for error messages; `locate` names a row, counted from 0 ("events.csv: line 7")."""
+    """A column for error messages.
+
+    `locate` names a row, counted from 0 ("events.csv: line 7"); None names the label and the row.
+    """
 
     label: str
     column: str
-    locate: Callable[[int], str]
+    locate: Callable[[int], str] | None = None
 
     def wrong(self, row: int, what: str, remedy: str) -> DataError:
         """Return the error about one row, counted from 0."""
-        return DataError(f"{self.locate(row)} of column {self.column!r} {what}; {remedy}.")
+        where = self.locate(row) if self.locate else f"{self.label}: row {row + 1:,}"
+        return DataError(f"{where} of column {self.column!r} {what}; {remedy}.")
 
     def wrong_kind(self, kind: pl.DataType, remedy: str) -> DataError:
         """Return the error about a column of another type."""
@@ -165,7 +168,7 @@ class Place:
 
 def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
     """Raise unless the rule for ratings is known and the table has ratings where it needs them."""
-    check_word("ratings", ratings, _RATING_RULES)
+    check_word("ratings", ratings, get_args(RatingRule))
     if ratings != "any" and "rating" not in roles:
         raise DataError(
             f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."

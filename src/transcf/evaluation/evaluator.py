@@ -1,20 +1,8 @@
 """`evaluate`: one model, one split, one protocol.
 
-- `temporal` (the default where there are times): the log is cut at one moment for all users. The
-  model is fitted on the events before it and ranks all items for each user's events after it, so
-  that no model learns from the future.
-- `leave-last-out` (the default elsewhere): each user's newest event is held out and the model is
-  fitted on all others. All items that the user has not interacted with are ranked.
-- `temporal-no-refit`, `leave-last-out-no-refit`: the same for a model fitted on the training part
-  alone; validation items still count as seen. The literature mostly means the latter.
-- `sequential`: as `leave-last-out-no-refit`, and at test time the histories of users include their
-  validation events. Parameters are learned from train alone. The sequential literature means this.
-- `paper`: held-out items are ranked among the candidates stored with the split; see `ranks`.
-- `paper-as-published`: as `paper`, but each metric is its best test value over all epochs. That
-  selects on the test set: comparable with printed tables, optimistic otherwise. `EpochRecorder`
-  collects the epochs; without one the model as given is the only epoch.
-
-`transcf.protocols.PROTOCOLS` defines them.
+`transcf.protocols.PROTOCOLS` defines the protocols; concepts/protocols.md explains them. In those
+without refit, validation items count as seen at test time. For `paper-as-published`,
+`EpochRecorder` collects the epochs; without one the model as given is the only epoch.
 """
 
 from __future__ import annotations
@@ -49,7 +37,7 @@ from transcf.evaluation.metrics import (
 from transcf.evaluation.ranks import Ties, held_out_ranks
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
-from transcf.retrieval.scorer import KnowsIds, Scorer
+from transcf.retrieval.scorer import Scorer
 
 Subset: TypeAlias = Literal["validation", "test"]
 
@@ -155,10 +143,11 @@ def _protocol_for(model: Scorer, split: Split, named: Protocol | None, subset: S
 
     Scorers without `seen_` count as fitted on what the protocol requires.
     """
-    if subset == "validation" or not isinstance(model, KnowsIds) or (named and named.sampled):
+    seen: Csr | None = getattr(model, "seen_", None)
+    if subset == "validation" or seen is None or (named and named.sampled):
         return named or full_ranking(cut=split.is_cut, refit=True)
     total = len(split.validation)
-    both = split.validation.by_user.to_scipy().multiply(model.seen_.to_scipy())
+    both = split.validation.by_user.to_scipy().multiply(seen.to_scipy())
     learned = int(both.count_nonzero())
     fitting = full_ranking(cut=split.is_cut, refit=learned == total)
     if named is None and learned in (0, total):
@@ -208,18 +197,21 @@ def stored_candidates(split: Split, protocol: str) -> Candidates:
     return split.candidates
 
 
-def _check_leaks(model: Scorer, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
-    """Raise unless a model has the ids of a split and was fitted on none of its held-out pairs."""
-    train = split.train
+def _check_leaks(model: Any, held_out: Csr, known: Csr, split: Split, subset: Subset) -> None:
+    """Raise unless a model has the ids of a split and was fitted on none of its held-out pairs.
+
+    Scorers without `seen_` have no ids either.
+    """
+    train, knows_ids = split.train, hasattr(model, "seen_")
     same = len(model.rankable) == train.n_items
-    if isinstance(model, KnowsIds):
+    if knows_ids:
         same = same and model.users_ == train.users and model.items_ == train.items
     if not same:
         raise EvaluationError(
             f"{model.name} has other users or items than this split: evaluate it on the "
             "split that it was fitted on."
         )
-    if not isinstance(model, KnowsIds):
+    if not knows_ids:
         return
     # Pairs that are also in the known part are skipped and counted instead.
     leaked = held_out.to_scipy().multiply(model.seen_.to_scipy())

@@ -64,27 +64,18 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Ranks of held-out items, user by user.
+    """Ranks of held-out items, user by user."""
 
-    Attributes:
-        users: (n_users,) evaluated user rows.
-        indptr: (n_users + 1,) where each user's targets start; every user has at least one.
-        ranks: (n_targets,) ranks from 1, ascending for each user.
-        beaten_by: (n_targets,) candidates, other targets aside, that come before each target;
-            equal scores count half, whatever the rule for ties.
-        against: (n_users,) how many such candidates each evaluated user has.
-        skipped: What was left out, and how many of it.
-        lists: (n_users, length) best items of each evaluated user, -1 where there are no more;
-            None where none were asked for.
-    """
-
-    users: Rows
-    indptr: Counts
-    ranks: Floats
+    users: Rows  # (n_users,) evaluated user rows
+    indptr: Counts  # (n_users + 1,) where each user's targets start; every user has at least one
+    ranks: Floats  # (n_targets,) ranks from 1, ascending for each user
+    #: (n_targets,) candidates, other targets aside, that come before each target; equal scores
+    #: count half, whatever the rule for ties.
     beaten_by: Floats = field(default_factory=lambda: np.empty(0))
+    #: (n_users,) how many such candidates each evaluated user has.
     against: Counts = field(default_factory=lambda: np.empty(0, np.int64))
-    skipped: dict[str, int] = field(default_factory=dict)
-    lists: Rows | None = None
+    skipped: dict[str, int] = field(default_factory=dict)  # what was left out, and how many of it
+    lists: Rows | None = None  # (n_users, length) best items, -1 where there are no more
 
     @property
     def firsts(self) -> Floats:

@@ -37,8 +37,8 @@ from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, check_word
 from transcf.evaluation.metrics import Counts, Ranks
 from transcf.kernels.evaluation import count_better, count_better_candidates, list_doubts
-from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores
-from transcf.retrieval.topk import BestLists, Block, Tiles, not_finite
+from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, Source
+from transcf.retrieval.topk import BestLists, ProductSource, Tiles, not_finite
 
 Ties: TypeAlias = Literal["pessimistic", "realistic", "optimistic"]
 #: Rows, columns and targets of scores that are too close to a target.
@@ -61,23 +61,14 @@ _DOUBTS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Held-out items to rank.
+    """Held-out items to rank."""
 
-    Attributes:
-        users: (n,) evaluated user rows, ascending.
-        targets: Held-out items that can be ranked; one row for each entry of `users`.
-        known: Items of each user row (all users) that do not take part in full ranking.
-        candidates: Items to rank against, one row for each entry of `users`, in sampled ranking.
-        against: (n,) how many items, targets aside, there are to rank against.
-        skipped: What was left out, and how many of it.
-    """
-
-    users: Rows
-    targets: Csr
-    known: Csr
-    candidates: Csr | None
-    against: Counts
-    skipped: dict[str, int]
+    users: Rows  # (n,) evaluated user rows, ascending
+    targets: Csr  # held-out items that can be ranked, one row for each entry of `users`
+    known: Csr  # items of each user row (all users) that do not take part in full ranking
+    candidates: Csr | None  # in sampled ranking: items to rank against, for each of `users`
+    against: Counts  # (n,) how many items, targets aside, there are to rank against
+    skipped: dict[str, int]  # what was left out, and how many of it
 
     def of_sample(self, count: int) -> Task:
         """Return the task of so many of the users, always the same ones."""
@@ -230,33 +221,29 @@ def _count_all(
     length = min(list_length, tiles.n_columns)
     lists = np.full((len(task.users), length), UNKNOWN, dtype=np.int32)
     for part in tiles.blocks(len(task.users), length):
-        block = tiles.open(task.users[part])
+        source = tiles.open(task.users[part])
         targets, own = _rows(task.targets, part)
-        scores[own] = tiles.pairs(block, targets.entry_rows, targets.indices)
-        levels = scores[own] - block.constants[targets.entry_rows]
-        best = BestLists(tiles, block, length, task.known)
-        beaten = _Beaten(tiles, block, targets, scores[own], levels, above[own], at_least[own])
-        tiles.scan(block, best.look, beaten.look)
-        best.finish(lists[part, :length], np.empty((len(block.users), length), np.float32))
+        scores[own] = levels = source.pairs(targets.entry_rows, targets.indices)
+        if isinstance(source, ProductSource):
+            levels = levels - source.constants[targets.entry_rows]
+        best = BestLists(tiles, source, task.users[part], length, task.known)
+        beaten = _Beaten(tiles, source, targets, scores[own], levels, above[own], at_least[own])
+        tiles.scan(source, best.look, beaten.look)
+        best.finish(lists[part, :length], np.empty((len(source.error), length), np.float32))
     return lists
 
 
 @dataclass(frozen=True, eq=False)
 class _Beaten:
-    """Counts how many scores beat the targets of a block of users, tile by tile.
-
-    `targets` has a row for each user of the block, `scores` their true scores, (n_targets,), and
-    `levels` these without the constants of users. To `above` and `at_least` it adds the scores
-    above each target, and those not below it.
-    """
+    """Counts how many scores beat the targets of a block of users, tile by tile."""
 
     tiles: Tiles
-    block: Block
-    targets: Csr
-    scores: Scores
-    levels: Scores
-    above: Counts
-    at_least: Counts
+    source: Source
+    targets: Csr  # a row for each user of the block
+    scores: Scores  # (n_targets,) their true scores
+    levels: Scores  # (n_targets,) the same as tiles have them: products lack constants
+    above: Counts  # (n_targets,) to which the number of scores above each target is added
+    at_least: Counts  # (n_targets,) to which the number of scores not below it is added
 
     def look(self, tile: Scores, first: int, rows: slice) -> None:
         """Hide the targets in some rows of a tile, and count what beats them.
@@ -268,9 +255,8 @@ class _Beaten:
         tiles.hide(tile, first, places, self.targets)
         few = tiles.is_small and (indptr[-1] - indptr[0]) * tile.shape[1] <= _FEW
         count = self._count_few if few else self._count
-        for found, columns, targets in count(tile, self.block.error[rows], indptr):
-            items = tiles.columns[first + columns]
-            scores = tiles.pairs(self.block, places[found], items)
+        for found, columns, targets in count(tile, self.source.error[rows], indptr):
+            scores = self.source.pairs(places[found], tiles.columns[first + columns])
             np.add.at(self.above, targets, scores > self.scores[targets])
             np.add.at(self.at_least, targets, scores >= self.scores[targets])
 

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def export_parquet(model: Any, folder: str | Path) -> Exported:
     vectors = Vectors(model)
     with _export_folder(folder, "parquet", vectors) as place:
         for name, pieces in vectors.tables().items():
-            pl.concat(list(pieces)).write_parquet(place / f"{name}.parquet")
+            pl.concat(pieces).write_parquet(place / f"{name}.parquet")
     return vectors.summary(folder)
 
 
@@ -71,10 +72,9 @@ def export_lancedb(model: Any, folder: str | Path) -> Exported:
     with _export_folder(folder, "lancedb", vectors) as place:
         store = lancedb.connect(str(place))
         for name, pieces in vectors.tables().items():
-            first = next(pieces).to_arrow()
-            table = store.create_table(name, first)
+            table = store.create_table(name, next(pieces).to_arrow())
             for piece in pieces:
-                table.add(piece.to_arrow().cast(first.schema))
+                table.add(piece.to_arrow().cast(table.schema))
     return vectors.summary(folder)
 
 
@@ -164,16 +164,14 @@ class Vectors:
 
     def user_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `user_id, vector, constant`, with `past_item_id` in sums."""
-        users, form = self.model.users_, self.form
+        users, form, past = self.model.users_, self.form, {}
         for rows in _pieces(self.user_rows, PIECE_OF_SUMS if isinstance(form, SumForm) else PIECE):
+            found = form.of_users(rows)
             if isinstance(form, SumForm):
-                found = form.of_users(rows)
                 rows = np.repeat(rows, np.diff(found.starts))
                 past = {"past_item_id": self.model.items_.ids(found.items)}
-                vectors, constants = found.vectors, found.constants
-            else:
-                past, (vectors, constants) = {}, form.of_users(rows)
-            yield self._table(user_id=users.ids(rows), **past, vector=vectors, constant=constants)
+                found = found.vectors, found.constants
+            yield self._table(user_id=users.ids(rows), **past, vector=found[0], constant=found[1])
 
     def item_tables(self) -> Iterator[pl.DataFrame]:
         """Yield pieces of the table `item_id, vector`."""
@@ -221,8 +219,8 @@ def _fill(connection: Any, table: str, pieces: Iterator[pl.DataFrame], width: in
     connection.execute(f"DROP TABLE IF EXISTS {table}")
     connection.execute(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({keys}))")
     copying = f"COPY {table} FROM STDIN WITH (FORMAT BINARY)"
-    with connection.cursor() as cursor, cursor.copy(copying) as copy:
+    with connection.cursor().copy(copying) as copy:
         copy.set_types(list(types.values()))
-        for piece in (first, *pieces):
+        for piece in chain([first], pieces):
             for row in zip(*(column.to_numpy() for column in piece.iter_columns()), strict=True):
                 copy.write_row(row)

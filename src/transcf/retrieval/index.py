@@ -53,17 +53,11 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes:
-        items: (n, k) int32 item rows, best first, equal scores by row; -1 where none is left.
-        scores: (n, k) float32, as `top_k` gives them; NaN where no item is left.
-        exact: How many users the exact engine had to answer.
-    """
-
-    items: Rows
-    scores: Scores
-    exact: int
+    items: Rows  # (n, k) rows, best first, equal scores by row; -1 where none is left
+    scores: Scores  # (n, k) as `top_k` gives them; NaN where no item is left
+    exact: int  # how many users the exact engine had to answer
 
 
 def faiss_library() -> ModuleType:
@@ -78,26 +72,18 @@ def faiss_library() -> ModuleType:
 class ItemIndex:
     """Finds the items with the largest inner products without looking at all of them.
 
-    Attributes:
-        item_vectors: (n_items, d) float32.
-        rows: (n,) the item rows that can be found, ascending.
-        user_map: (d, width), projects user vectors; empty for small catalogues.
-        recall: Share of the true best ten that was found for a sample of users when it was built.
-        probes: How many lists a search looks through to reach the depths 10, 100 and 1000.
-        lists: The faiss index; None for small catalogues.
-
     Example:
         >>> index = ItemIndex.build(form, model.rankable)  # doctest: +SKIP
         >>> index.search(form.user_vectors[:5], 10).items.shape  # doctest: +SKIP
         (5, 10)
     """
 
-    item_vectors: Scores
-    rows: Rows
-    user_map: Scores = field(repr=False)
-    recall: float = 1.0
-    probes: tuple[int, ...] = ()
-    lists: Any = field(default=None, repr=False)
+    item_vectors: Scores  # (n_items, d)
+    rows: Rows  # (n,) the items that can be found, ascending
+    user_map: Scores = field(repr=False)  # (d, width), projects user vectors; empty for few items
+    recall: float = 1.0  # share of the true best ten that a sample of users found after the build
+    probes: tuple[int, ...] = ()  # lists that a search looks through for depths 10, 100 and 1000
+    lists: Any = field(default=None, repr=False)  # the faiss index; None for small catalogues
 
     @classmethod
     def build(
@@ -176,17 +162,17 @@ class ItemIndex:
         scores = np.full((n, k), np.nan, dtype=np.float32)
         n_seen = self._seen_counts(n, seen)
         is_open = np.ones(n, dtype=bool)
-        if self.lists is not None and k:
-            order = np.argsort(n_seen, kind="stable").astype(np.int32)
-            for some in (order[start : start + _BLOCK] for start in range(0, n, _BLOCK)):
-                found, values = self._candidates(form, some, k + int(n_seen[some[-1]]), seen)
-                # Complete lists have k items, or all that are left.
-                left = len(self.rows) - n_seen[some]
-                complete = (found != UNKNOWN).sum(axis=1) >= np.minimum(k, left)
-                done, length = some[complete], min(k, found.shape[1])
-                items[done, :length] = found[complete, :length]
-                scores[done, :length] = values[complete, :length]
-                is_open[done] = False
+        order = np.argsort(n_seen, kind="stable").astype(np.int32)
+        for start in range(0, n, _BLOCK) if self.lists is not None and k else ():
+            some = order[start : start + _BLOCK]
+            found, values = self._candidates(form, some, k + int(n_seen[some[-1]]), seen)
+            # Complete lists have k items, or all that are left.
+            left = len(self.rows) - n_seen[some]
+            complete = (found != UNKNOWN).sum(axis=1) >= np.minimum(k, left)
+            done, length = some[complete], min(k, found.shape[1])
+            items[done, :length] = found[complete, :length]
+            scores[done, :length] = values[complete, :length]
+            is_open[done] = False
         rest = np.flatnonzero(is_open).astype(np.int32)
         if len(rest):
             items[rest], scores[rest] = self._exact(form).top_k(rest, k, seen=seen)
@@ -194,12 +180,11 @@ class ItemIndex:
 
     def save(self, path: str | Path) -> Path:
         """Write the index to one safetensors file, all or nothing; it holds no code."""
-        stored = np.empty(0, np.uint8)
+        lists = np.empty(0, np.uint8)
         if self.lists is not None:
-            stored = faiss_library().serialize_index(self.lists)
-        found: Arrays = {"item_vectors": self.item_vectors, "rows": self.rows, "lists": stored}
-        found["user_map"] = self.user_map
-        arrays = {name: np.ascontiguousarray(array) for name, array in found.items()}
+            lists = faiss_library().serialize_index(self.lists)
+        arrays: Arrays = {"item_vectors": self.item_vectors, "rows": self.rows, "lists": lists}
+        arrays["user_map"] = self.user_map
         about: dict[str, Any] = {"format": _FORMAT, "version": _VERSION}
         about |= {"recall": self.recall, "probes": self.probes}
         about["sha256"] = _checksum(about, arrays)
@@ -237,15 +222,10 @@ class ItemIndex:
                 f"{source} is an index of version {version} and this library reads {_VERSION}: "
                 f"update the library, or {again}."
             )
-        faiss, lists = faiss_library(), arrays["lists"]
-        return cls(
-            arrays["item_vectors"],
-            arrays["rows"],
-            arrays["user_map"],
-            about["recall"],
-            tuple(about["probes"]),
-            faiss.deserialize_index(lists) if len(lists) else None,
-        )
+        faiss, lists = faiss_library(), arrays.pop("lists")
+        found_lists = faiss.deserialize_index(lists) if len(lists) else None
+        more = {"recall": about["recall"], "probes": tuple(about["probes"])}
+        return cls(**arrays, **more, lists=found_lists)
 
     @cached_property
     def _mask(self) -> Mask:
@@ -350,5 +330,5 @@ def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.data)
+        digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()

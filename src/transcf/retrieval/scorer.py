@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from transcf.data.csr import Csr
-from transcf.data.ids import UNKNOWN, IdMap, Rows
+from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 
 Scores: TypeAlias = npt.NDArray[np.float32]
@@ -149,15 +149,6 @@ class Scorer:
         if inner is not None:
             return inner._open_block(users, items)
         return BlockSource(np.asarray(self.scores(users), np.float32), items)
-
-
-@runtime_checkable
-class KnowsIds(Protocol):
-    """A scorer with the ids of its rows and the interactions it was fitted on."""
-
-    users_: IdMap
-    items_: IdMap
-    seen_: Csr
 
 
 def row_norms(vectors: Scores) -> Norms:
@@ -303,19 +294,12 @@ def cosine_form(vectors: Scores) -> LinearForm:
 
 @dataclass(frozen=True, eq=False)
 class BlockView(Scorer):
-    """A scorer made from a function.
+    """A scorer made from a function."""
 
-    Attributes:
-        name: Name in errors.
-        rankable: (n_columns,) what may be ranked.
-        score: From (n,) rows to (n, n_columns) scores.
-        sparse: Whether a score of 0 means that there is no relation at all.
-    """
-
-    name: str
-    rankable: Mask
-    score: Callable[[Rows], Scores]
-    sparse: bool = False
+    name: str  # in errors
+    rankable: Mask  # (n_columns,) what may be ranked
+    score: Callable[[Rows], Scores]  # from (n,) rows to (n, n_columns) scores
+    sparse: bool = False  # whether a score of 0 means that there is no relation at all
 
     def _score_block(self, users: Rows) -> Scores:
         return self.score(users)

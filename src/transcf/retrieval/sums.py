@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from transcf.data.ids import Rows
 from transcf.data.interactions import Mask
-from transcf.kernels.topk import pair_scores
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import (
     LinearForm,
@@ -30,37 +29,25 @@ from transcf.retrieval.scorer import (
     UserSide,
     block_length,
 )
-from transcf.retrieval.topk import ROUNDING, product_bounds
+from transcf.retrieval.topk import ROUNDING, ProductSource
 
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Queries of some users.
+    """Queries of some users."""
 
-    Attributes:
-        starts: Where each user's queries start, (n + 1,) int64.
-        items: The past item that each comes from, (n_queries,) int32 rows.
-        vectors: (n_queries, d) float32.
-        constants: (n_queries,) float32.
-    """
-
-    starts: npt.NDArray[np.int64]
-    items: Rows
-    vectors: Scores
-    constants: Scores
+    starts: npt.NDArray[np.int64]  # (n + 1,) where each user's queries start
+    items: Rows  # (n_queries,) the past item that each comes from
+    vectors: Scores  # (n_queries, d)
+    constants: Scores  # (n_queries,)
 
 
 @dataclass(frozen=True, eq=False)
 class SumForm:
-    """A score as a logarithm of a sum over queries.
+    """A score as a logarithm of a sum over queries."""
 
-    Attributes:
-        item_vectors: (n_items, d) float32.
-        of_users: From user rows, (n,), to their queries.
-    """
-
-    item_vectors: Scores
-    of_users: Callable[[Rows], Queries]
+    item_vectors: Scores  # (n_items, d)
+    of_users: Callable[[Rows], Queries]  # from user rows to their queries
 
     def shifted(self, offset: Scores) -> SumForm:
         """Return the same with a number added to the score of each item."""
@@ -80,29 +67,20 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 _PART_BYTES = 256 * 2**20
 
 
+@dataclass(frozen=True, eq=False)
 class SumView(Scorer):
-    """Adds up the scores of scorers with the same rows, each times a factor, and offsets of items.
+    """Adds up the scores of scorers, each times a factor, and offsets of items."""
 
-    Args:
-        name: Name in errors.
-        scorers: At least one.
-        factors: What the scores of each are multiplied by.
-        offset: (n_items,) to be added, or None.
-    """
+    name: str  # in errors
+    scorers: Sequence[Scorer]  # at least one
+    factors: Sequence[float]
+    offset: Scores | None = None  # (n_items,) to be added
 
-    name: str
-    rankable: Mask
-
-    def __init__(
-        self,
-        name: str,
-        scorers: Sequence[Scorer],
-        factors: Sequence[float],
-        offset: Scores | None = None,
-    ) -> None:
-        self.name, self._scorers, self._factors = name, tuple(scorers), tuple(factors)
-        self._offset = offset
-        self.rankable = np.logical_and.reduce([scorer.rankable for scorer in scorers])
+    @cached_property
+    def rankable(self) -> Mask:
+        """(n_items,) items that all scorers may rank."""
+        rankable: Mask = np.logical_and.reduce([scorer.rankable for scorer in self.scorers])
+        return rankable
 
     def linear_form(self) -> LinearForm | None:
         """Return the vectors of all scorers, one after the other, where all have some."""
@@ -110,11 +88,11 @@ class SumView(Scorer):
 
     @cached_property
     def _form(self) -> LinearForm | None:
-        found = [scorer.linear_form() for scorer in self._scorers]
+        found = [scorer.linear_form() for scorer in self.scorers]
         forms = [form for form in found if form is not None]
         if len(forms) < len(found):
             return None
-        factors, offset = [np.float32(factor) for factor in self._factors], self._offset
+        factors, offset = [np.float32(factor) for factor in self.factors], self.offset
 
         def joined(rows: Rows | slice) -> UserSide:
             sides = [form.of_users(rows) for form in forms]
@@ -129,29 +107,29 @@ class SumView(Scorer):
 
     def scores(self, users: Rows, items: Rows | None = None) -> Scores:
         """Score pairs of rows, (n,), or all items for some rows, (n, n_items)."""
-        if self._form is not None and self._offset is None:
+        if self._form is not None and self.offset is None:
             return self._form.scores(users, items)
-        total: Scores | None = None
-        for scorer, factor in zip(self._scorers, self._factors, strict=True):
-            scaled: Scores = np.float32(factor) * scorer.scores(users, items)
-            total = scaled if total is None else np.add(total, scaled, out=total)
-        assert total is not None, "a sum has something to add up"
-        if self._offset is not None:
-            total += self._offset if items is None else self._offset[items]
+        parts = zip(self.scorers, self.factors, strict=True)
+        terms = (np.float32(factor) * scorer.scores(users, items) for scorer, factor in parts)
+        total: Scores = next(terms)
+        for term in terms:
+            total += term
+        if self.offset is not None:
+            total += self.offset if items is None else self.offset[items]
         return total
 
     def _block_users(self) -> int | None:
         """Return as many users as all scorers can take; None where none of them has tiles."""
-        if all(scorer._block_users() is None for scorer in self._scorers):
+        if all(scorer._block_users() is None for scorer in self.scorers):
             return None
-        return min(map(_longest_block, self._scorers))
+        return min(map(_longest_block, self.scorers))
 
     def _open_block(self, users: Rows, items: Rows) -> Source:
         """Return the sums for some users, to be read in tiles."""
         if self._block_users() is None:
             return super()._open_block(users, items)
-        sources = [_source_of(scorer, users, items) for scorer in self._scorers]
-        return SumSource(sources, self._factors, self._offset)
+        sources = [_source_of(scorer, users, items) for scorer in self.scorers]
+        return SumSource(sources, self.factors, self.offset)
 
 
 def _longest_block(scorer: Scorer) -> int:
@@ -165,26 +143,9 @@ def _longest_block(scorer: Scorer) -> int:
 
 def _source_of(scorer: Scorer, users: Rows, items: Rows) -> Source:
     form = scorer.linear_form() if scorer._block_users() is None else None
-    return scorer._open_block(users, items) if form is None else ProductSource(form, users, items)
-
-
-class ProductSource:
-    """Inner products of user rows (n,) with item rows (m,), for sums with other scores."""
-
-    def __init__(self, form: LinearForm, users: Rows, items: Rows) -> None:
-        self._vectors, self._constants = form.of_users(users)
-        self._items = form.item_vectors
-        longest = form.item_norms[items].max() if len(items) else 0.0
-        self.size, self.error = product_bounds(self._vectors, self._constants, float(longest))
-
-    def fill(self, items: Rows, tile: Scores) -> None:
-        """Write the products with some item rows: (n, n_items)."""
-        np.matmul(self._vectors, self._items[items].T, out=tile)
-        tile += self._constants[:, None]
-
-    def pairs(self, rows: Rows, items: Rows) -> Scores:
-        """Return products of pairs in float64: (n,)."""
-        return pair_scores(self._vectors, self._items, self._constants, rows, items)
+    if form is None:
+        return scorer._open_block(users, items)
+    return ProductSource(form, users, float(form.item_norms[items].max(initial=0)))
 
 
 class SumSource:
@@ -233,22 +194,15 @@ class CachedScorer(Scorer):
         self.name, self.rankable = scorer.name, scorer.rankable
         self._kept: dict[bytes, Scores] = {}
 
-    def _score_block(self, users: Rows) -> Scores:
-        """Score all items for some user rows: (n, n_items)."""
-        return self._cached(lambda: self._scorer.scores(users), users)
-
-    def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows: (n,)."""
-        return self._cached(lambda: self._scorer.scores(users, items), users, items)
-
-    def _cached(self, score: Callable[[], Scores], *rows: Rows) -> Scores:
-        key = hashlib.sha256(b"".join(array.tobytes() + b"|" for array in rows)).digest()
-        if key in self._kept:
-            return self._kept[key]
+    def scores(self, users: Rows, items: Rows | None = None) -> Scores:
+        """Score pairs of rows, (n,), or all items for some rows, (n, n_items)."""
+        key = hashlib.sha256(users.tobytes() + b"|" + (b"" if items is None else items.tobytes()))
+        if (kept := self._kept.get(key.digest())) is not None:
+            return kept
         with use_threads(1):  # the last digits depend on threads, and might change the weights
-            scores = score()
+            scores = self._scorer.scores(users, items)
         if scores.nbytes <= self._left:
-            self._kept[key] = scores
+            self._kept[key.digest()] = scores
             self._left -= scores.nbytes
         return scores
 

@@ -13,7 +13,6 @@ float64. Scores without tiles are used as they are: their last digits may depend
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -29,6 +28,7 @@ from transcf.kernels.topk import pair_scores
 from transcf.parallel import parallel_for
 from transcf.retrieval.scorer import (
     BLOCK_BYTES,
+    LinearForm,
     Norms,
     Scorer,
     Scores,
@@ -70,30 +70,11 @@ def rank_tiles(
     if length == 0 or len(users) == 0:
         return items, scores
     for some in tiles.blocks(len(users), length):
-        block = tiles.open(users[some])
-        best = BestLists(tiles, block, length, seen)
-        tiles.scan(block, best.look)
+        source = tiles.open(users[some])
+        best = BestLists(tiles, source, users[some], length, seen)
+        tiles.scan(source, best.look)
         best.finish(items[some, :length], scores[some, :length])
     return items, scores
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """A block of users whose scores are to be ranked.
-
-    Attributes:
-        users: (n,) user rows.
-        error: (n,) how far a tile's score, without the constant, may be from the true one.
-        user_vectors: (n, d), empty rows unless tiles are products.
-        constants: (n,) to be added to a product.
-        source: Gives the tiles; None if they are products.
-    """
-
-    users: Rows
-    error: Scores
-    user_vectors: Scores
-    constants: Scores
-    source: Source | None = None
 
 
 class Tiles:
@@ -122,13 +103,6 @@ class Tiles:
             whole = self.n_columns == len(norms)
             self._longest = float((norms if whole else norms[self.columns]).max())
 
-    @property
-    def item_vectors(self) -> Scores:
-        """(n_items, d) of the linear form; empty where there is none."""
-        if self._form is None:
-            return np.empty((len(self.column_of), 0), dtype=np.float32)
-        return self._form.item_vectors
-
     def blocks(self, n_users: int, k: int) -> Iterator[slice]:
         """Cut users into blocks of similar size, and these where lists of k take much memory."""
         longest = block_length(len(self.column_of))
@@ -141,32 +115,29 @@ class Tiles:
             for start in range(part.start, part.stop, lists):
                 yield slice(start, min(start + lists, part.stop))
 
-    def open(self, users: Rows) -> Block:
-        """Prepare a block of users."""
+    def open(self, users: Rows) -> Source:
+        """Return the scores of a block of users."""
         if self._form is None:
-            source = self._scorer._open_block(users, self.columns)
-            none = np.zeros(len(users), dtype=np.float32)
-            empty = np.empty((len(users), 0), dtype=np.float32)
-            return Block(users, source.error, empty, none, source)
-        vectors, constants = self._form.of_users(users)
-        size, error = product_bounds(vectors, constants, self._longest)
-        if not (size < np.finfo(np.float32).max / 4).all():
+            return self._scorer._open_block(users, self.columns)
+        products = ProductSource(self._form, users, self._longest)
+        if not (products.size < np.finfo(np.float32).max / 4).all():
             raise not_finite(self._scorer.name)
-        return Block(users, error, vectors, constants)
+        return products
 
-    def scan(self, block: Block, *looks: Look) -> None:
-        """Pass the tiles of a block to functions, which may change them; threads share the rows."""
-        n = len(block.users)
+    def scan(self, source: Source, *looks: Look) -> None:
+        """Pass the tiles of a block to functions, which may change them; threads share the rows.
+
+        Products come without the constants of users, which do not change the order.
+        """
+        n = len(source.error)
         for part in self._stretches(n):
             tile = self._tile(n, part.stop - part.start)
-            if block.source is None:
-                gathered = self._gathered
-                items = (
-                    self.item_vectors[self.columns[part]] if gathered is None else gathered[part]
-                )
-                np.matmul(block.user_vectors, items.T, out=tile)
+            if isinstance(source, ProductSource):
+                gathered, rows = self._gathered, self.columns[part]
+                items = source.item_vectors[rows] if gathered is None else gathered[part]
+                np.matmul(source.vectors, items.T, out=tile)
             else:
-                block.source.fill(self.columns[part], tile)
+                source.fill(self.columns[part], tile)
                 # Sums in float64 are finite unless a score is not.
                 if not np.isfinite(tile.sum(axis=1, dtype=np.float64)).all():
                     raise not_finite(self._scorer.name)
@@ -201,24 +172,11 @@ class Tiles:
         for start in range(0, self.n_columns, width):
             yield slice(start, min(start + width, self.n_columns))
 
-    def pairs(self, block: Block, rows: Rows, items: Rows) -> Scores:
-        """Return the true scores of rows of the block and allowed items: (n,)."""
-        if block.source is not None:
-            return block.source.pairs(rows, items)
-        return pair_scores(block.user_vectors, self.item_vectors, block.constants, rows, items)
-
-    def exact(self, block: Block, rows: Rows) -> Scores:
-        """Return the true scores of some rows of the block: (n, n_columns)."""
-        scores = np.empty((len(rows), self.n_columns), dtype=np.float32)
-        for place, row in enumerate(rows):
-            same = np.full(self.n_columns, row, dtype=np.int32)
-            scores[place] = self.pairs(block, same, self.columns)
-        return scores
-
     @cached_property
     def _gathered(self) -> Scores | None:
         """(n_columns, d) vectors of the columns; None where they take too much memory at once."""
-        vectors = self.item_vectors
+        assert self._form is not None, "only products have vectors"
+        vectors = self._form.item_vectors
         if self.n_columns == len(vectors):
             return vectors
         fits = 4 * self.n_columns * vectors.shape[1] <= BLOCK_BYTES
@@ -271,12 +229,25 @@ class BlockSource:
         return self._scores[rows, items]
 
 
-def product_bounds(vectors: Scores, constants: Scores, longest: float) -> tuple[Norms, Scores]:
-    """Bound products with vectors of a length at most, and their float32 error: (n,) each."""
-    size = row_norms(vectors) * longest + np.abs(constants)
-    # d roundings of a sum in any order, and a few for constants and thresholds.
-    error = 1.01 * (vectors.shape[1] + 8) * ROUNDING * size + 1e-37
-    return size, np.minimum(error, np.finfo(np.float32).max).astype(np.float32)
+class ProductSource:
+    """Inner products of users, given by row, with items whose vectors are at most `longest`."""
+
+    def __init__(self, form: LinearForm, users: Rows, longest: float) -> None:
+        self.vectors, self.constants = form.of_users(users)
+        self.item_vectors = form.item_vectors
+        self.size: Norms = row_norms(self.vectors) * longest + np.abs(self.constants)
+        # d roundings of a sum in any order, and a few for constants and thresholds.
+        error = 1.01 * (self.vectors.shape[1] + 8) * ROUNDING * self.size + 1e-37
+        self.error: Scores = np.minimum(error, np.finfo(np.float32).max).astype(np.float32)
+
+    def fill(self, items: Rows, tile: Scores) -> None:
+        """Write the products with some item rows: (n, n_items)."""
+        np.matmul(self.vectors, self.item_vectors[items].T, out=tile)
+        tile += self.constants[:, None]
+
+    def pairs(self, rows: Rows, items: Rows) -> Scores:
+        """Return products of pairs in float64: (n,)."""
+        return pair_scores(self.vectors, self.item_vectors, self.constants, rows, items)
 
 
 class BestLists:
@@ -284,15 +255,24 @@ class BestLists:
 
     Args:
         tiles: Of the scorer.
-        block: The users.
+        source: Scores of the users.
+        users: (n,) user rows.
         k: Length of the lists, at most the number of columns; with 0, known items are hidden and
             nothing else is done.
         known: Items of each user row that are left out, or None.
     """
 
-    def __init__(self, tiles: Tiles, block: Block, k: int, known: Csr | None) -> None:
-        n = len(block.users)
-        self._tiles, self._block, self._k, self._known = tiles, block, k, known
+    def __init__(
+        self, tiles: Tiles, source: Source, users: Rows, k: int, known: Csr | None
+    ) -> None:
+        n = len(users)
+        self._tiles, self._source, self._users, self._k, self._known = (
+            tiles,
+            source,
+            users,
+            k,
+            known,
+        )
         #: All scores of a small catalogue; candidates otherwise, see `kernels.topk`.
         width = tiles.n_columns if tiles.is_small else kernels.capacity_for(k)
         self._scores = np.empty((n, width if k else 0), dtype=np.float32)
@@ -303,7 +283,7 @@ class BestLists:
     def look(self, tile: Scores, first: int, rows: slice) -> None:
         """Hide known items in some rows of a tile, and collect what may be among the best."""
         if self._known is not None:
-            self._tiles.hide(tile, first, self._block.users[rows], self._known)
+            self._tiles.hide(tile, first, self._users[rows], self._known)
         if self._k == 0:
             return
         if self._tiles.is_small:
@@ -313,7 +293,7 @@ class BestLists:
             tile,
             first,
             self._k,
-            self._block.error[rows],
+            self._source.error[rows],
             self._scores[rows],
             self._columns[rows],
             self._counts[rows],
@@ -331,21 +311,23 @@ class BestLists:
             LEAST_ROWS,
         )
         crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
-        for part in _even_slices(len(crowded), max(1, block_length(8 * self._tiles.n_columns))):
+        every = self._tiles.columns
+        for part in _even_slices(len(crowded), max(1, block_length(8 * len(every)))):
             some = crowded[part]
-            table, users = self._tiles.exact(self._block, some), self._block.users[some]
+            exact = [self._source.pairs(np.full(len(every), row, np.int32), every) for row in some]
+            table = np.stack(exact)
             if self._known is not None:
-                self._tiles.hide(table, 0, users, self._known)
+                self._tiles.hide(table, 0, self._users[some], self._known)
             best = _candidates(table, np.zeros(len(some), np.float32), self._k)
             self._write(some, *best, table[best], items, scores)
 
     def _select(self, rows: slice, items: Rows, scores: Scores) -> None:
         """Write the lists of some rows of a small catalogue."""
-        table, error = self._scores[rows], self._block.error[rows]
+        table, error = self._scores[rows], self._source.error[rows]
         owners, columns = _candidates(table, error, self._k)
         if error.any():
             places = owners.astype(np.int32) + np.int32(rows.start)
-            found = self._tiles.pairs(self._block, places, self._tiles.columns[columns])
+            found = self._source.pairs(places, self._tiles.columns[columns])
         else:
             found = table[owners, columns]
         self._write(np.arange(len(table)), owners, columns, found, items, scores)
@@ -367,33 +349,22 @@ class BestLists:
         items[to], scores[to] = self._tiles.columns[columns[order][best]], found[order][best]
 
     def _settle(self, rows: slice, items: Rows, scores: Scores) -> None:
-        block, tiles = self._block, self._tiles
-        error = block.error[rows]
-        if block.source is not None and error.any():
-            self._score_again(rows)
-            error = np.zeros_like(error)
-        kernels.settle(
-            self._k,
-            error,
-            block.user_vectors[rows],
-            tiles.item_vectors,
-            block.constants[rows],
-            tiles.columns,
-            self._scores[rows],
-            self._columns[rows],
-            self._counts[rows],
-            items,
-            scores,
-        )
-
-    def _score_again(self, rows: slice) -> None:
-        """Give the candidates of some rows their true scores."""
-        scores, columns, counts = self._scores[rows], self._columns[rows], self._counts[rows]
-        kernels.prune(self._k, self._block.error[rows], scores, columns, counts)
-        kept = np.arange(scores.shape[1]) < counts[:, None]
-        owners = rows.start + np.nonzero(kept)[0].astype(np.int32)
-        items = self._tiles.columns[columns[kept]]
-        scores[kept] = self._tiles.pairs(self._block, owners, items)
+        """Write the lists of some rows; the kernel scores candidates of products again."""
+        source, error, k = self._source, self._source.error[rows], self._k
+        found = self._scores[rows], self._columns[rows], self._counts[rows]
+        every = self._tiles.columns
+        if isinstance(source, ProductSource):
+            products = source.vectors[rows], source.item_vectors, source.constants[rows]
+        else:
+            if error.any():
+                kernels.prune(k, error, *found)
+                kept = np.arange(found[0].shape[1]) < found[2][:, None]
+                owners = rows.start + np.nonzero(kept)[0].astype(np.int32)
+                found[0][kept] = source.pairs(owners, every[found[1][kept]])
+                error = np.zeros_like(error)
+            none = np.empty((len(self._tiles.column_of), 0), np.float32)
+            products = np.empty((len(error), 0), np.float32), none, error
+        kernels.settle(k, error, *products, every, *found, items, scores)
 
 
 def _candidates(

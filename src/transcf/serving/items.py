@@ -76,8 +76,7 @@ def read_item_metadata(path: Path) -> dict[str, ItemMetadata]:
         raise DataError(f"{path} has item {twice!r} twice: keep one line for each item.")
     lists: list[list[str] | None] = [[]] * len(frame)
     if category is not None:
-        place = Place(str(path), category, lambda row: f"{path}: row {row + 1:,}")
-        lists = category_lists(frame[category], place).to_list()
+        lists = category_lists(frame[category], Place(str(path), category)).to_list()
     found: dict[str, ItemMetadata] = {}
     for row, names in zip(frame.iter_rows(named=True), lists, strict=True):
         kept = {name: row[name] for name in others if row[name] not in (None, "")}

@@ -36,47 +36,29 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download.
-
-    Attributes:
-        url: Its address.
-        name: Name of the file, or of the member of a zip archive.
-        sha256: Checksum of the file or member, or None if not known.
-    """
+    """A file to download."""
 
     url: str
-    name: str
-    sha256: str | None = None
+    name: str  # of the file, or of the member of a zip archive
+    sha256: str | None = None  # of the file or member, where known
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalog.
+    """One entry of the catalog."""
 
-    Attributes:
-        name: Name for `load`.
-        title: Full name.
-        home: Home page.
-        citation: Publication to cite.
-        terms: Terms of use.
-        forms: Alternative formats of the published files; empty if a function of its own reads
-            them.
-        marks: Files by which a folder is recognized as this dataset; one of them suffices.
-        remotes: Files to download; empty if they have to be requested at `home`.
-        paper_size: Users, items and interactions in the paper, where known.
-        split_by_rule: Whether the authors' split follows from the published files: their filter,
-            then each user's largest item number. (Tests compare it with their held-out rows.)
-    """
-
-    name: str
+    name: str  # for `load`
     title: str
     home: str
     citation: str
     terms: str
-    marks: tuple[str, ...] = ()
-    remotes: tuple[Remote, ...] = ()
-    paper_size: tuple[int, int, int] | None = None
+    marks: tuple[str, ...] = ()  # files by which a folder is recognized; one of them suffices
+    remotes: tuple[Remote, ...] = ()  # empty if the files have to be requested at `home`
+    paper_size: tuple[int, int, int] | None = None  # users, items, interactions in the paper
+    #: Whether the authors' split follows from the published files: their filter, then each user's
+    #: largest item number. (Tests compare it with their held-out rows.)
     split_by_rule: bool = False
+    #: Alternative formats of the published files; empty if a function of its own reads them.
     forms: tuple[Mapping[str, Any], ...] = ()
 
     def parse(self, folder: Path) -> Interactions:
