@@ -24,7 +24,7 @@ def climb(search: Search, most: int | None = None) -> list[Trial]:
     while most is None or len(search.history) < most:
         if (setting := search.ask()) is None:
             break
-        search.tell(Trial(setting, "complete", hill(setting)))
+        search.history.append(Trial(setting, "complete", hill(setting)))
     return search.history
 
 
@@ -37,7 +37,7 @@ def test_a_search_is_replayed_from_what_was_told(sampler: str) -> None:
     assert len({str({**one.setting}) for one in whole}) == 24
     again = Search("bpr", budget, seed=5)
     for trial in whole[:13]:
-        again.tell(trial)
+        again.history.append(trial)
     assert [one.setting for one in climb(again)] == [one.setting for one in whole]
 
 
@@ -60,7 +60,7 @@ def test_nothing_is_tried_twice_and_a_small_space_ends() -> None:
         numbers = []
         while (setting := search.ask()) is not None:
             numbers.append(setting.get("n_neighbors", 100))
-            search.tell(Trial(setting, "complete", 0.0))
+            search.history.append(Trial(setting, "complete", 0.0))
         assert sorted(numbers) == [20, 50, 100, 200, 400, 1000]
     budget = {"trials": 100, "sampler": "tpe", "space": "paper"}
     search = Search("cml", budget, fixed={"dim": 8, "margin": 1.0, "learning_rate": 0.1})

@@ -24,21 +24,14 @@ from transcf.evaluation.metrics import check_lengths
 from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, RunResult
-from transcf.experiments.run import EvalConfig, fit_and_evaluate, fit_and_validate
+from transcf.experiments.run import EvalConfig, StartFit, fit_and_evaluate, fit_and_validate
 from transcf.experiments.search import Budget, Search, Trial, settings_to_try
 from transcf.experiments.store import RunLockedError, Store
 from transcf.experiments.workers import WorkerCluster, shared_work
-from transcf.interrupts import StopRequest, stop_request
+from transcf.interrupts import stop_request
+from transcf.models import registry
 from transcf.models.base import Recommender
 from transcf.models.params import flat_params
-from transcf.models.registry import (
-    canonical_name,
-    create,
-    current,
-    distinct,
-    model_class,
-    name_and_params,
-)
 from transcf.models.training import FitOptions
 
 #: A model by its name, by its name and parameters, or as an object whose settings are taken.
@@ -72,11 +65,11 @@ class Candidate:
         params: Mapping[str, Any] = {}
         match spec:
             case str():
-                model = canonical_name(spec)
+                model = registry.canonical_name(spec)
             case (str() as model, Mapping() as params):
-                model, params = current(model, dict(params))
+                model, params = registry.current(model, dict(params))
             case Recommender():
-                model, params = name_and_params(spec)
+                model, params = registry.name_and_params(spec)
             case _:
                 raise ParameterError(
                     f"{shown(spec)} is no model: give a name, a pair of a name and its parameters, "
@@ -87,12 +80,14 @@ class Candidate:
     @property
     def takes_seed(self) -> bool:
         """Whether the seed of a run changes its result."""
-        return "random_state" in model_class(self.model)._rules().keys() - self.params.keys()
+        rules = registry.model_class(self.model)._rules()
+        return "random_state" in rules.keys() - self.params.keys()
 
     def make(self, seed: int, choice: Mapping[str, Any] | None = None) -> Recommender[Any]:
         """Make the model; a `random_state` among the parameters replaces the seed."""
         seeded = {"random_state": seed} if self.takes_seed else {}
-        return create(self.model, **{**seeded, **flat_params(self.params), **(choice or {})})
+        params = {**seeded, **flat_params(self.params), **(choice or {})}
+        return registry.create(self.model, **params)
 
     def within(
         self, budget: Any, timed: bool = False, start: Mapping[str, Any] | None = None
@@ -146,30 +141,36 @@ class Experiment:
             with suppress(RunLockedError):
                 return self.run(candidate, wait=False)
         chosen, trials, fitted = self._choose(candidate, wait)
-        if self.config.picks_epochs_on_test:  # which needs the metrics of all epochs: fit again
-            fitted = None
 
         def run_seed(seed: int) -> RunResult:
-            model = fitted if seed == self.seeds[0] else None
-            options = self._options(candidate, f"seed {seed}", wait)
-            model = model or candidate.make(seed, chosen)
-            return fit_and_evaluate(model, self.split, self.config, self.store, **options)
+            model = candidate.make(seed, chosen)
+            # The metrics of all epochs on test need another fit.
+            if (
+                fitted is not None
+                and seed == self.seeds[0]
+                and not self.config.picks_epochs_on_test
+            ):
+                model = fitted
+            start_fit = self._start_fit(candidate, f"seed {seed}")
+            return fit_and_evaluate(
+                model, self.split, self.config, self.store,
+                start_fit=start_fit, dataset=self.dataset, wait=wait,
+            )  # fmt: skip
 
         results = _unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
-        for found in results:
-            if found.error is not None:
-                raise found.error
+        if error := next((found.error for found in results if found.error is not None), None):
+            raise error
         return CandidateResult.of(candidate.name, results, chosen, trials)
 
     def _choose(
         self, candidate: Candidate, wait: bool
     ) -> tuple[Mapping[str, Any], list[RunResult], Recommender[Any] | None]:
         """Return the best choice, the trials of all, and the best model if it was fitted here."""
-        search = None if candidate.search is None else candidate.search()
-        choices = list(candidate.choices) if search is None else []
-        if search is None and len(choices) == 1:
+        search = candidate.search() if candidate.search else None
+        choices = [] if search else list(candidate.choices)
+        if len(choices) == 1:
             return choices[0], [], None
-        total = len(choices) if search is None else search.budget.trials
+        total = search.budget.trials if search else len(choices)
         validation, first = self.config.validation(self.split), self.seeds[0]
         best: tuple[float, Recommender[Any] | None] = (-inf, None)
 
@@ -177,49 +178,47 @@ class Experiment:
             nonlocal best
             model = candidate.make(seed, choices[number])
             step = f"setting {number + 1} of {total}" + f", seed {seed}" * (seed != first)
-            options = self._options(candidate, step, wait)
-            options["max_seconds"] = self.config.max_seconds
-            result = fit_and_validate(model, self.split.train, validation, self.store, **options)
+            result = fit_and_validate(
+                model, self.split.train, validation, self.store,
+                start_fit=self._start_fit(candidate, step), dataset=self.dataset, wait=wait,
+                max_seconds=self.config.max_seconds,
+            )  # fmt: skip
             if seed == first and _metric_of(result) > best[0]:
                 best = _metric_of(result), model if model.is_fitted else None
             return result
 
-        if search is None:
-            trials = _unlocked(run_trial, range(total))
-            return choices[_best_of(trials)], trials, best[1]
-        trials = []
-        while (choice := search.ask()) is not None:
+        trials = [] if search else _unlocked(run_trial, range(total))
+        while search and (choice := search.ask()) is not None:
             choices.append(choice)
             trials.append(run_trial(len(trials)))
-            search.tell(Trial.of(choice, trials[-1]))
-        winner = final = _best_of(trials)
-        if search.budget.finalists and candidate.takes_seed:
-            order = sorted(range(len(trials)), key=lambda number: -_metric_of(trials[number]))
+            search.history.append(Trial.of(choice, trials[-1]))
+        ranked = sorted(range(len(trials)), key=lambda n: _metric_of(trials[n]), reverse=True)
+        winner = ranked[0]
+        if (error := trials[winner].error) is not None:  # all have failed
+            raise error
+        if search and search.budget.finalists and candidate.takes_seed:
             means = {}
-            for number in order[: search.budget.finalists]:
+            for number in ranked[: search.budget.finalists]:
                 again = [run_trial(number, first + more) for more in FINAL_SEEDS]
                 means[number] = mean(map(_metric_of, (trials[number], *again)))
                 trials += again
-            final = max(means, key=means.__getitem__)
-        return choices[final], trials, best[1] if final == winner else None
+            winner = max(means, key=means.__getitem__)
+        return choices[winner], trials, best[1] if winner == ranked[0] else None
 
-    def _options(self, candidate: Candidate, step: str, wait: bool) -> dict[str, Any]:
-        """Return options of a run that reports a step and its epochs.
-
-        Without a listener, epochs have a progress bar.
-        """
+    def _start_fit(self, candidate: Candidate, step: str) -> StartFit:
+        """Return what reports a step and the epochs of its fits, if there is a listener."""
         report = self.on_progress
 
         def start_fit(part: str) -> FitOptions:
             if report is None:
-                return FitOptions()
+                return FitOptions()  # with a progress bar
             text = f"{candidate.name}, {step}" + f", {part}" * (part != "fit")
             report(text)
             return FitOptions(
                 progress=False, on_epoch=lambda epoch: report(f"{text}, epoch {epoch.number}")
             )
 
-        return {"start_fit": start_fit, "dataset": self.dataset, "wait": wait}
+        return start_fit
 
 
 def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
@@ -231,14 +230,6 @@ def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[R
     if len(results) < len(numbers):
         raise RunLockedError
     return results
-
-
-def _best_of(trials: Sequence[RunResult]) -> int:
-    """Return the number of the best trial; raise the error of the first if all have failed."""
-    best = max(range(len(trials)), key=lambda number: _metric_of(trials[number]))
-    if (error := trials[best].error) is not None:
-        raise error
-    return best
 
 
 def _metric_of(trial: RunResult) -> float:
@@ -341,14 +332,14 @@ def candidates_of(
     if isinstance(models, Mapping):
         named = [Candidate.of(spec, name) for name, spec in models.items()]
     else:
-        listed: Iterable[ModelSpec] = [models] if isinstance(models, str | Recommender) else models
-        listed = list(listed)
-        made = [Candidate.of(spec) for spec in (distinct() if listed == ["all"] else listed)]
+        listed = [models] if isinstance(models, str | Recommender) else list(models)
+        made = [
+            Candidate.of(spec) for spec in (registry.distinct() if listed == ["all"] else listed)
+        ]
         labels = number_repeats(candidate.name for candidate in made)
         named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
     if trivial_baselines:
-        there = {candidate.model for candidate in named} | {candidate.name for candidate in named}
-        named = [Candidate.of(name) for name in TRIVIAL_BASELINES if name not in there] + named
+        named = [Candidate.of(name) for name in TRIVIAL_BASELINES if not _has(named, name)] + named
     return [candidate.within(budget) for candidate in named]
 
 
@@ -359,14 +350,17 @@ def suited_to(
 
     The half-life of the baseline is always chosen among all values of its search space.
     """
-    if split.train.timestamps is None:
-        return list(candidates)
-    there = {name for candidate in candidates for name in (candidate.model, candidate.name)}
     listed = list(candidates)
-    if trivial_baselines and TIMED_BASELINE not in there:
-        trivial = sum(candidate.model in TRIVIAL_BASELINES for candidate in candidates)
+    if split.train.timestamps is None:
+        return listed
+    if trivial_baselines and not _has(listed, TIMED_BASELINE):
+        trivial = sum(candidate.model in TRIVIAL_BASELINES for candidate in listed)
         listed.insert(trivial, Candidate.of(TIMED_BASELINE))
     return [c.within("large" if c.model == TIMED_BASELINE else budget, timed=True) for c in listed]
+
+
+def _has(candidates: Sequence[Candidate], model: str) -> bool:
+    return any(model in (candidate.model, candidate.name) for candidate in candidates)
 
 
 def compare_models(
@@ -433,37 +427,30 @@ def run_tables(
     with the tables so far after each finished candidate.
     """
     found: dict[int, Comparison] = {}  # by table; those that are complete keep their tests
-
-    def so_far() -> list[Comparison]:
-        return [found[place] for place in sorted(found)]
-
+    outcome: CandidateResult | BaseException
     with stop_request() as request:
         for wait in (False, True):
             for place, table in enumerate(tables):
                 for number, candidate in enumerate((iter if wait else track)(table.candidates)):
                     if number in table.outcomes:
                         continue
-                    outcome = _run_candidate(table.open(), candidate, request, wait=wait)
-                    if outcome is not None:
-                        table.outcomes[number] = outcome
-                        found[place] = table.comparison()
-                        on_result(so_far())
+                    experiment = table.open()
+                    try:
+                        if request.asked:
+                            raise KeyboardInterrupt
+                        outcome = experiment.run(candidate, wait=wait)
+                    except RunLockedError:
+                        continue
+                    except TransCFError as error:
+                        outcome = error
+                    except KeyboardInterrupt:
+                        outcome = KeyboardInterrupt(
+                            "interrupted here, and nothing after it was run."
+                        )
+                    table.outcomes[number] = outcome
+                    found[place] = table.comparison()
+                    done = [found[each] for each in sorted(found)]
+                    on_result(done)
                     if isinstance(outcome, KeyboardInterrupt):
-                        return so_far()
-    return so_far()
-
-
-def _run_candidate(
-    experiment: Experiment, candidate: Candidate, request: StopRequest, *, wait: bool
-) -> CandidateResult | BaseException | None:
-    """Return the result or the error of a candidate; None if it is left to another process."""
-    try:
-        if request.asked:
-            raise KeyboardInterrupt
-        return experiment.run(candidate, wait=wait)
-    except RunLockedError:
-        return None
-    except TransCFError as error:
-        return error
-    except KeyboardInterrupt:
-        return KeyboardInterrupt("interrupted here, and nothing after it was run.")
+                        return done
+    return [found[place] for place in sorted(found)]

@@ -252,8 +252,7 @@ class Search:
         params = values_of(create(model, **{**(start or {}), **(fixed or {})}).settings)
         #: Values of the searched parameters in the trial with the defaults.
         self.usual = {name: params[name] for name in self.space}
-        self.history: list[Trial] = []
-        self._tried = set[str]()
+        self.history: list[Trial] = []  # finished trials, added by the caller
         self._seed = seed
         self._others = grid_of(self.space, None if self.budget.sampler == "grid" else (seed, 0))
         self._uses_tpe = self.budget.sampler == "tpe" and bool(self.space)
@@ -267,7 +266,7 @@ class Search:
         """
         if len(self.history) >= self.budget.trials:
             return None
-        known = self._tried | {self.key(setting) for setting in running}
+        known = {self.key(one) for one in (*(trial.setting for trial in self.history), *running)}
         if self.key({}) not in known:
             return {}
         for attempt in range(_ATTEMPTS) if self._uses_tpe else ():
@@ -275,11 +274,6 @@ class Search:
             if self.key(setting) not in known:
                 return setting
         return next((one for one in self._others if self.key(one) not in known), None)
-
-    def tell(self, trial: Trial) -> None:
-        """Add a finished trial."""
-        self._tried.add(self.key(trial.setting))
-        self.history.append(trial)
 
     def key(self, setting: Mapping[str, Any]) -> str:
         """Identify a setting by the values of all searched parameters."""

@@ -16,19 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions as kinds
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from transcf.data.atomic import atomic_write
-from transcf.errors import DataError, MissingExtraError, ParameterError
+from transcf.errors import DataError, ParameterError, needs_extra
 from transcf.experiments.search import Range, Search, Space, Trial
 
 #: Seconds between heartbeats, and without one until a trial counts as lost.
@@ -87,16 +82,16 @@ def _quiet() -> Iterator[None]:
 
 
 def _to_frozen(
-    trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, BaseDistribution]
+    trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, kinds.BaseDistribution]
 ) -> FrozenTrial:
     figure = None if trial.state == "failed" else trial.figure
-    results: dict[str, Any] = {"value": figure, "intermediate_values": dict(trial.curve)}
-    return _freeze({**usual, **trial.setting}, whole, _STATES[trial.state], **results)
+    params, state = {**usual, **trial.setting}, _STATES[trial.state]
+    return _freeze(params, whole, state, value=figure, intermediate_values=dict(trial.curve))
 
 
 def _freeze(
     params: Mapping[str, Any],
-    whole: Mapping[str, BaseDistribution],
+    whole: Mapping[str, kinds.BaseDistribution],
     state: TrialState,
     **result: Any,
 ) -> FrozenTrial:
@@ -107,7 +102,7 @@ def _freeze(
 
 
 def _holds(distribution: Any, value: Any) -> bool:
-    if isinstance(distribution, CategoricalDistribution):
+    if isinstance(distribution, kinds.CategoricalDistribution):
         return value in distribution.choices
     is_number = isinstance(value, int | float)
     return is_number and bool(distribution.low <= value <= distribution.high)
@@ -115,22 +110,22 @@ def _holds(distribution: Any, value: Any) -> bool:
 
 def _distributions(
     space: Space, usual: Mapping[str, Any] | None = None
-) -> dict[str, BaseDistribution]:
+) -> dict[str, kinds.BaseDistribution]:
     """Convert a space to Optuna's distributions, optionally widened to hold the usual values."""
-    found: dict[str, BaseDistribution] = {}
+    found: dict[str, kinds.BaseDistribution] = {}
     for name, values in space.items():
         value = (usual or {}).get(name)
         if not isinstance(values, Range):
             more = [value] if usual and value not in values else []
-            found[name] = CategoricalDistribution([*values, *more])
+            found[name] = kinds.CategoricalDistribution([*values, *more])
             continue
         low, high = values.low, values.high
         if value is not None and (value > 0 or not values.log):
             low, high = min(low, value), max(high, value)
         if values.is_integer:
-            found[name] = IntDistribution(int(low), int(high), log=values.log)
+            found[name] = kinds.IntDistribution(int(low), int(high), log=values.log)
         else:
-            found[name] = FloatDistribution(low, high, log=values.log)
+            found[name] = kinds.FloatDistribution(low, high, log=values.log)
     return found
 
 
@@ -162,8 +157,9 @@ def write_plots(
 class TrialStudy:
     """Trials of one search, shared by all processes that open the same database.
 
-    `search` proposes settings and receives every finished trial; `about` is everything that results
-    depend on; without `storage` trials are kept in memory; `on_trial` is called after each trial.
+    `search` proposes settings, and has all finished trials in its history; `about` is everything
+    that results depend on; without `storage` trials are kept in memory; `on_trial` is called when
+    there are more finished trials.
     """
 
     def __init__(
@@ -177,9 +173,8 @@ class TrialStudy:
         self._search = search
         self._distributions = _distributions(search.space, search.usual)
         self._running: dict[int, optuna.Trial] = {}
-        self._seen = set[int]()
         try:
-            with _quiet():
+            with _quiet(), needs_extra(f"The database {storage}", "tune"):
                 self._database = None if storage is None else _open_database(storage)
                 self._study = optuna.create_study(
                     storage=self._database,
@@ -191,8 +186,6 @@ class TrialStudy:
                 known = self._study.user_attrs.get(_ABOUT)
                 if known is None:
                     self._study.set_user_attr(_ABOUT, dict(about))
-        except ImportError as error:
-            raise MissingExtraError(f"The database {storage}", "tune") from error
         except (SQLAlchemyError, OSError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(f"The database {storage} does not answer: {reason}.") from error
@@ -215,7 +208,8 @@ class TrialStudy:
             while True:
                 fail_stale_trials(self._study)
                 unfinished = self._update()
-                if len(self._seen) + len(self._running) >= self._search.budget.trials:
+                done = len(self._search.history)
+                if done + len(self._running) >= self._search.budget.trials:
                     return None
                 if not any(one.state == TrialState.WAITING for one in unfinished):
                     setting = self._search.ask([one.user_attrs[_SETTING] for one in unfinished])
@@ -241,8 +235,8 @@ class TrialStudy:
         with _quiet(), suppress(optuna.exceptions.UpdateFinishedTrialError):
             trial.set_user_attr(_RESULT, written)
             self._study.tell(trial, value, _STATES[result.state])
-            self._tell(number, result)
         del self._running[number]
+        self._update()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -265,19 +259,15 @@ class TrialStudy:
                 self._queue(trial.user_attrs[_SETTING])
 
     def _update(self) -> list[FrozenTrial]:
-        """Tell the search about trials of other processes; return the unfinished ones."""
-        trials = self._trials()
+        """Tell the search about finished trials of all processes; return the unfinished ones."""
+        trials, history = self._trials(), self._search.history
         done = [one for one in trials if one.state.is_finished() and _RESULT in one.user_attrs]
-        for one in sorted(done, key=lambda one: (one.datetime_complete, one.number)):
-            if one.number not in self._seen:
-                result = one.user_attrs[_RESULT]
-                self._tell(one.number, Trial(**{**result, "curve": dict(result["curve"])}))
+        if len(done) > len(history):
+            done.sort(key=lambda one: (one.datetime_complete, one.number))
+            results = [one.user_attrs[_RESULT] for one in done]
+            history[:] = [Trial(**{**one, "curve": dict(one["curve"])}) for one in results]
+            self._on_trial()
         return [one for one in trials if not one.state.is_finished()]
-
-    def _tell(self, number: int, result: Trial) -> None:
-        self._seen.add(number)
-        self._search.tell(result)
-        self._on_trial()
 
     def _trials(self) -> list[FrozenTrial]:
         trials = self._study.get_trials(deepcopy=False)

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -31,7 +31,6 @@ from transcf.experiments.search import Budget, Config, Search, Space, State, Tri
 from transcf.experiments.store import POLL_SECONDS, Store
 from transcf.experiments.workers import WorkerCluster, Workers, process_workers
 from transcf.interrupts import StopRequest, stop_request
-from transcf.models.base import Recommender
 from transcf.models.registry import current
 from transcf.models.training import Epoch, FitOptions
 from transcf.parallel import thread_count
@@ -181,28 +180,18 @@ def check_plots(folder: Path) -> None:
 class Objective:
     """The validation metric of a model for one setting."""
 
-    model: str
-    params: Mapping[str, Any]  # of all trials
+    candidate: Candidate  # with the parameters of all trials
     split: Split = field(repr=False)  # its test part is not used
-    metric: str = "NDCG@10"
-    protocol: str | None = None
-    seed: int = 0
-    store: Store | None = None
-    dataset: str = ""  # name of the data in the cache
+    metric: str
+    protocol: str
+    seed: int
+    store: Store | None
+    dataset: str  # name of the data in the cache
 
     @cached_property
     def validation(self) -> Validation:
         """Evaluation on the validation part."""
         return Validation.of(self.split, self.protocol, metric=self.metric)
-
-    def make(self, setting: Mapping[str, Any]) -> Recommender[Any]:
-        """Create the model of a setting."""
-        return Candidate(self.model, self.model, self.params).make(self.seed, setting)
-
-    def check(self) -> None:
-        """Raise a `ParameterError` for an invalid parameter or metric."""
-        self.make({})._check_params()
-        Validation.of(self.split, self.protocol, metric=self.metric)
 
     def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
         """Fit and evaluate a setting, or take the result from the cache.
@@ -210,7 +199,7 @@ class Objective:
         A model with epochs is pruned if its best metric is below the median of `completed` trials
         at the same epoch; None disables pruning. Invalid parameters and missing extras raise.
         """
-        model = self.make(setting)
+        model = self.candidate.make(self.seed, setting)
         curve: dict[int, float] = {}
 
         def on_epoch(epoch: Epoch[Any]) -> None:
@@ -224,14 +213,9 @@ class Objective:
         started = time.perf_counter()
         try:
             result = fit_and_validate(
-                model,
-                self.split.train,
-                self.validation,
-                self.store,
-                start_fit=lambda _: options,
-                dataset=self.dataset,
-                wait=True,
-            )
+                model, self.split.train, self.validation, self.store,
+                start_fit=lambda _: options, dataset=self.dataset, wait=True,
+            )  # fmt: skip
         except _PrunedError:
             seconds = round(time.perf_counter() - started, 3)
             return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
@@ -254,7 +238,7 @@ def _is_below_median(curve: Mapping[int, float], completed: Collection[Trial]) -
 def _open_workers(
     objective: Objective, jobs: int, cluster: WorkerCluster | None
 ) -> Iterator[Workers]:
-    """Yield the workers of a search; they end with the block."""
+    """Yield the workers of a search; without any, trials run in this process."""
 
     def run_here(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
         future: Future[Any] = Future()
@@ -264,16 +248,18 @@ def _open_workers(
             future.set_exception(error)
         return future
 
-    opened: Any = nullcontext(Workers(0, run_here))
+    if cluster is None and jobs == 1:
+        yield Workers(1, run_here)
+        return
     copy = replace(objective)  # without the validation data, which workers prepare themselves
-    if cluster is not None:
-        opened = cluster.open_workers(_run_or_refuse, copy)
-    elif jobs > 1:
-        threads = max(1, thread_count() // jobs)
-        opened = process_workers(jobs, threads, _run_or_refuse, copy)
-    with opened as workers:
+    threads = max(1, thread_count() // jobs)
+    with (
+        cluster.open_workers(_run_or_refuse, copy)
+        if cluster is not None
+        else process_workers(jobs, threads, _run_or_refuse, copy)
+    ) as workers:
         yield workers if workers.size else Workers(1, run_here)
-    if jobs > 1 and objective.store is not None:
+    if cluster is None and objective.store is not None:
         objective.store.remove_free_locks()
 
 
@@ -363,20 +349,26 @@ def tune(
     model, params = current(model, dict(params or {}))
     fixed, metric = {**start, **params}, metric or validation_metric(protocol)
     split = split_log(data, protocol, seed=seed)
-    objective = Objective(
-        model,
-        fixed,
-        split,
-        metric,
-        protocol or usual_protocol(split),
-        seed,
-        store=None if store is None else Store(store),
-        dataset=dataset or (str(data) if isinstance(data, str | Path) else "data"),
-    )
-    objective.check()
+    candidate = Candidate(model, model, fixed).checked()
+    protocol = protocol or usual_protocol(split)
+    kept = None if store is None else Store(store)
+    name = dataset or (str(data) if isinstance(data, str | Path) else "data")
+    objective = Objective(candidate, split, metric, protocol, seed, kept, name)
+    _ = objective.validation  # an unknown metric is an error before any fit
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
-    about = _about(objective, budget)
+    # All that results depend on, but the number of trials and the sampler.
+    about = {
+        "model": model,
+        "parameters": json.loads(json.dumps(fixed, sort_keys=True)),
+        "metric": metric,
+        "protocol": protocol,
+        "seed": seed,
+        "space": space,
+        "data": split.digest,
+        "version": __version__,
+        "format": 2,
+    }
     if storage is not None and study is None:
         text = json.dumps(about, sort_keys=True)
         study = f"{model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
@@ -388,7 +380,7 @@ def tune(
     recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
     report()
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    is_pruned = prune and objective.make({})._has_epochs()
+    is_pruned = prune and candidate.make(seed)._has_epochs()
     interrupted = False
     try:
         with (
@@ -431,18 +423,3 @@ def _run(
             if isinstance(result, str):
                 raise ParameterError(result)
             study.finish(number, result)
-
-
-def _about(objective: Objective, budget: Budget) -> dict[str, Any]:
-    """Return everything that results depend on, except for the number of trials and the sampler."""
-    return {
-        "model": objective.model,
-        "parameters": json.loads(json.dumps(dict(objective.params), sort_keys=True)),
-        "metric": objective.metric,
-        "protocol": objective.protocol,
-        "seed": objective.seed,
-        "space": budget.space,
-        "data": objective.split.digest,
-        "version": __version__,
-        "format": 2,
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from transcf.errors import MissingExtraError, ParameterError, TransCFError
+from transcf.errors import ParameterError, TransCFError, needs_extra
 from transcf.experiments.store import Store
 from transcf.interrupts import end
 from transcf.parallel import thread_count, use_threads
@@ -94,10 +95,8 @@ def process_workers(
     A process ends with this one, however that ends, and ignores Ctrl-C, which this one handles.
     Each process is a pool of its own, so that a killed one fails only its own call.
     """
-    try:
+    with needs_extra("Running in several processes", "tune"):
         from joblib.externals.loky import ProcessPoolExecutor
-    except ImportError as error:
-        raise MissingExtraError("Running in several processes", "tune") from error
 
     calls: dict[Any, Future[Any]] = {}  # the last one of each process
 
@@ -106,14 +105,15 @@ def process_workers(
 
     def submit(*arguments: Any) -> Future[Any]:
         process = next((process for process, call in calls.items() if is_free(call)), None)
-        if process is None:
-            process = ProcessPoolExecutor(
-                1,
-                initializer=_start_process,
-                initargs=(os.getpid(), threads, partial(work, *shared)),
-                env=dict.fromkeys(_LIMITS, str(threads)),
-            )
-        calls[process] = process.submit(_call, arguments)
+        with _blocked_interrupt():
+            if process is None:
+                process = ProcessPoolExecutor(
+                    1,
+                    initializer=_start_process,
+                    initargs=(os.getpid(), threads, partial(work, *shared)),
+                    env=dict.fromkeys(_LIMITS, str(threads)),
+                )
+            calls[process] = process.submit(_call, arguments)  # starts the process
         return calls[process]
 
     try:
@@ -123,8 +123,38 @@ def process_workers(
             process.shutdown(kill_workers=True)
 
 
+@contextmanager
+def _blocked_interrupt() -> Iterator[None]:
+    """Block Ctrl-C in processes that are started inside the block.
+
+    A terminal sends it to all processes of a command. Blocked signals are inherited, so a new
+    process is safe from its first moment; a handler is set only once its modules are imported.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+    # These processes remove semaphores that are left after Ctrl-C, without their usual warning.
+    # They are started first because that unblocks signals in Python 3.11.
+    quiet = "ignore:resource_tracker"
+    sys.warnoptions.append(quiet)
+    try:
+        loky_tracker.ensure_running()
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove(quiet)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_process(parent: int, threads: int, work: Callable[..., Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it cannot be blocked
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     _threads.enter_context(use_threads(threads))
     _work.append(work)
