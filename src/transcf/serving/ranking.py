@@ -353,6 +353,7 @@ def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> s
         "user": None if user.row == UNKNOWN else version.users.series[user.row],
         "item": found.item_id,
         "title": version.title(found.item_id),
+        "seen": row in user.history,
         "score": float(np.float32(found.score)),
         "percentile": _percentile(version, user, found.score),
         "source": user.source,
