@@ -15,7 +15,8 @@ from implicit.cpu.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 from starlette.responses import Response
 
-from transcf.serving.server import server_config, worker_app
+from transcf.serving.app import create_app
+from transcf.serving.server import server_config
 from transcf.serving.service import Service
 from transcf.serving.settings import ServiceSettings
 
@@ -33,8 +34,8 @@ def peer_of(service: Service) -> tuple[Any, Any] | None:
 
 def main(model: str, port: int) -> None:
     settings = ServiceSettings(Path(model), port=port)
-    app = worker_app(settings)
-    service: Service = app.state.service
+    service = Service(settings)
+    app = create_app(service)
     served = service.versions.current
     pair = peer_of(service)
     users, items = served.users, served.items.series.to_list()

@@ -19,6 +19,7 @@ from transcf.errors import ParameterError
 from transcf.serving.settings import check_host, read_tokens
 
 TOKEN = "0123456789abcdef-secret"
+AN_ID = "An id is text of 1 to 1,024 characters without a NUL, or an integer of 64 bits"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,9 @@ def test_bad_requests_get_one_sentence(
     [
         ({"user": "u005", "itm": "i01"}, "item: Field required."),
         ({"events": [{"user": "u005"}]}, "events.0.item: Field required."),
+        ({"user": 2**63, "item": "i01"}, f"user: {AN_ID}."),
+        ({"events": [{"user": "u005", "item": 1.5}]}, f"events.0.item: {AN_ID}."),
+        ({"user": "u005", "item": "i01", "key": "a\0"}, "key: It has a NUL in it."),
     ],
 )
 def test_errors_of_one_event_or_many_name_the_field(

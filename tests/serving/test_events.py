@@ -44,12 +44,12 @@ def test_keys_count_once_and_numbers_ascend(url: str) -> None:
         [Event("bob", "tea", 3.0, None, "a"), Event("bob", "pot", 3.0), Event("bob", "pot", 3.0)],
     ]
     added = store.add(posts)
-    assert [(one.stored, one.repeated) for one in added] == [(2, 0), (2, 1)]
+    assert [(one["stored"], one["repeated"]) for one in added] == [(2, 0), (2, 1)]
     found = EventStore(url).after(0)
     assert found == [*posts[0], *posts[1][1:]]
     numbers = [one.number for one in found]
     assert numbers == sorted(set(numbers))
-    assert added[-1].last == numbers[-1]
+    assert added[-1]["last"] == numbers[-1]
     assert [one.number for one in store.after(numbers[1])] == numbers[2:]
 
 
@@ -64,7 +64,7 @@ def test_stores_without_a_state_are_taken_over(tmp_path: Path) -> None:
     store = EventStore(str(path))
     assert store.after(0) == [Event("ann", "tea", 1.5, None, "a")]
     [added] = store.add([[Event("ann", "tea", 1.5, None, "a"), Event("ann", "cup", 2.0)]])
-    assert added == (1, 1, 8)
+    assert added == {"stored": 1, "repeated": 1, "last": 8}
 
 
 def test_any_number_of_events_is_deleted(url: str) -> None:

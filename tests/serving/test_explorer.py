@@ -176,6 +176,17 @@ def test_an_item_says_why_and_what_is_similar(page: Page, url: str) -> None:
     assert similar == names(ask(url, f"similar-items/{item}?k=12"))
 
 
+def test_an_explanation_says_what_is_not_new_and_how_much_it_rests_on(page: Page, url: str) -> None:
+    history = ask(url, "users/u001?limit=100")
+    go(page, url, f"/item/{history['history'][0]['item']}?user=u001")
+    words = page.locator(".verdict").inner_text()
+    assert "u001 has it already, so it is not recommended." in words
+    assert f"{history['count']} items in the history" in words
+    [item] = names(ask(url, "recommendations/u001?k=1"))
+    go(page, url, f"/item/{item}?user=u001")
+    assert "has it already" not in page.locator(".verdict").inner_text()
+
+
 def test_a_session_changes_with_every_click(page: Page, url: str) -> None:
     go(page, url, "/session")
     rows = page.locator('[aria-label="Recommendations for the session"] .row')
@@ -672,6 +683,24 @@ def test_a_label_never_covers_its_point(browser: Browser, url: str, width: int) 
             y = board["y"] + (y1 - said["y"][place]) / (y1 - y0) * board["height"]
             is_beside = not (tip["x"] <= x <= tip["x"] + tip["width"])
             assert is_beside or not (tip["y"] <= y <= tip["y"] + tip["height"])
+
+
+def test_the_name_of_the_user_stays_on_the_map(page: Page, url: str) -> None:
+    go(page, url, "/user/u005")
+    page.wait_for_selector("#overlay .me")
+    board, mark = (page.locator(f"#overlay{kind}").bounding_box() for kind in ("", " .me"))
+    assert board is not None
+    assert mark is not None
+    right, middle = board["x"] + board["width"], board["y"] + board["height"] / 2
+    page.mouse.move(board["x"] + 20, middle)
+    page.mouse.down()
+    page.mouse.move(board["x"] + 20 + right - 40 - mark["x"], middle, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    name = page.locator("#overlay text").bounding_box()
+    assert name is not None
+    assert board["x"] < name["x"] < name["x"] + name["width"] <= right
+    page.locator("#plot").press("0")
 
 
 def test_a_name_stands_on_the_map_once(page: Page, url: str) -> None:

@@ -114,4 +114,4 @@ def test_pruning_keeps_what_is_recent_or_not_learned(numbered: Path, tmp_path: P
     assert result.exit_code == 0, result.output
     assert [event.number for event in store.after(0)] == [2, 3, 4]
     added = store.add([[Event("5", "6", now)]])
-    assert added[0].last == 5, "numbers are not used again"
+    assert added[0]["last"] == 5, "numbers are not used again"

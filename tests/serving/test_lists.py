@@ -118,6 +118,9 @@ def test_reasons_scores_and_neighbours_are_the_model_s(client: TestClient, model
     assert found["reason"]["effects"][0]["title"] in found["reason"]["sentence"]
     why = client.get("/v1/explanation", params={"user": "u005", "item": found["item"]}).json()
     assert why["score"] == pytest.approx(said.score, rel=1e-5)
+    assert not why["seen"]
+    past = client.get("/v1/users/u005").json()["history"][0]["item"]
+    assert client.get(f"/v1/explanation?user=u005&item={past}").json()["seen"]
     assert why["effects"][0]["share"] == pytest.approx(said.effects[0].share, abs=1e-5)
     session = model.items_.series[[1, 2]].to_list()
     asked = {"session": session, "item": found["item"]}

@@ -188,7 +188,7 @@ def test_a_system_that_allows_fewer_open_files_than_it_says(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(server, "configure_logging", lambda *_: None)
     found: list[int] = []
-    monkeypatch.setattr(server, "worker_app", lambda given: found.append(given.max_connections))
+    monkeypatch.setattr(server, "Service", lambda given: found.append(given.max_connections))
     monkeypatch.setattr(server, "server_config", Mock(side_effect=InterruptedError))
     with pytest.raises(InterruptedError):
         server.run(load_settings({"model": shop / "shop"}))

@@ -236,7 +236,7 @@ async def add_events(
 ) -> Response:
     """Store one event or many; they are durable when the answer is sent."""
     events = sent.events if isinstance(sent, schemas.EventsRequest) else [sent]
-    return json_response((await _service(request).add_events(events))._asdict())
+    return json_response(await _service(request).add_events(events))
 
 
 @router.get("/v1/models")

@@ -114,7 +114,8 @@ async def _invalid(request: Request, error: Any) -> Response:
     names = [str(part) for part in first["loc"] if not str(part).startswith("function-")]
     names = [name for name in names if name != fewest]
     where = ".".join(names[1:]) or names[0]
-    return error_response(422, "invalid", brief(f"{where[:200]}: {first['msg']}."))
+    reason = first["msg"].removeprefix("Value error, ")
+    return error_response(422, "invalid", brief(f"{where[:200]}: {reason}."))
 
 
 def _union_member(loc: Sequence[Any]) -> str:

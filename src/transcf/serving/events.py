@@ -10,16 +10,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import sqlalchemy as sql
 
 from transcf.errors import ParameterError, TransCFError, needs_extra, shown
+from transcf.serving.schemas import Stored
 
 if TYPE_CHECKING:
     from transcf.data.ids import IdMap
@@ -75,14 +77,6 @@ def invalid_reason(event: Event, users: IdMap, items: IdMap, now: float) -> str 
     return None
 
 
-class Added(NamedTuple):
-    """Numbers of new and of repeated events, and the number of the newest event in the store."""
-
-    stored: int
-    repeated: int
-    last: int
-
-
 class EventStore:
     """Events in a database; each thread has a store object of its own.
 
@@ -97,7 +91,10 @@ class EventStore:
         self._password: str | None = None
         if scheme in ("postgresql", "postgres") and separator:
             # libpq reads the address: it may name several hosts, and says what is wrong with it.
-            options: dict[str, Any] = {"creator": _connector(url)}
+            with needs_extra("Storing events in PostgreSQL", "serve"):
+                import psycopg
+            connect = partial(psycopg.connect, url, connect_timeout=_CONNECT_TIMEOUT)
+            options: dict[str, Any] = {"creator": connect}
             address = sql.URL.create("postgresql+psycopg")
             with suppress(ValueError):
                 self._password = urlsplit(url).password
@@ -144,7 +141,7 @@ class EventStore:
         with self._connected():
             pass
 
-    def add(self, batches: Sequence[Sequence[Event]]) -> list[Added]:
+    def add(self, batches: Sequence[Sequence[Event]]) -> list[Stored]:
         """Store some batches of events in one transaction.
 
         Without events the newest number is written again, which shows whether writing works.
@@ -154,7 +151,7 @@ class EventStore:
         """
         keys = [event.key for batch in batches for event in batch if event.key is not None]
         new: list[Event] = []
-        added: list[Added] = []
+        added: list[Stored] = []
         column = self._events.c.key
         with self._writing() as (connection, last):
             known: set[str | None] = set()
@@ -168,7 +165,9 @@ class EventStore:
                         last += 1
                         new.append(replace(event, number=last))
                         known.add(event.key)
-                added.append(Added(last - before, len(batch) - (last - before), last))
+                stored = last - before
+                repeated = len(batch) - stored
+                added.append({"stored": stored, "repeated": repeated, "last": last})
             if new:
                 rows = [{name: getattr(event, name) for name in _COLUMNS} for event in new]
                 connection.execute(sql.insert(self._events), rows)
@@ -284,12 +283,6 @@ class EventStore:
         except OSError:
             return None
         return None if status is None else (status.st_dev, status.st_ino)
-
-
-def _connector(url: str) -> Callable[[], Any]:
-    with needs_extra("Storing events in PostgreSQL", "serve"):
-        import psycopg
-    return lambda: psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT)
 
 
 def events_url(model: Path, url: str | None) -> str:

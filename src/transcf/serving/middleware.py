@@ -133,10 +133,10 @@ class Gate:
             log.info("Request", extra={"fields": about})
 
 
-def _check_access(scope: Scope, tokens: Tokens, rate_limit: float) -> None:
+def _check_access(scope: Scope, tokens: Tokens | None, rate_limit: float) -> None:
     """Require a token with the right scope; without tokens, a loopback `Host` and `Origin`."""
     headers, path = dict(scope["headers"]), scope["path"]
-    if tokens.by_digest is None:
+    if tokens is None:
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if not _has_loopback_host(f"//{host}") or (origin and not _has_loopback_host(origin)):

@@ -120,9 +120,7 @@ class ModelVersion:
 
     def item_fields(self, row: int) -> Item:
         """Return id, title and categories of an item row for answers."""
-        metadata = self.item_metadata[row]
-        categories = list(metadata.categories)
-        return {"item": self.item_ids[row], "title": metadata.title, "categories": categories}
+        return self.describe_item(self.item_ids[row])
 
     def describe_item(self, item: Id) -> Item:
         """Return id, title and categories of any item, also of one unknown to the model."""
@@ -131,7 +129,7 @@ class ModelVersion:
 
     def title(self, item: Id) -> str | None:
         """Return the title of an item, if it has one."""
-        return self.metadata.get(str(item), NO_METADATA).title
+        return self.describe_item(item)["title"]
 
     def rankable_rows(self, items: Sequence[Id]) -> Rows:
         """Return the rows of those items that the model can rank, in the given order."""

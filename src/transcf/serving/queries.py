@@ -7,15 +7,16 @@ those of the route, and their annotations limit them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import Field
 
 from transcf.data.csr import offsets
-from transcf.data.ids import UNKNOWN, Id, Rows
+from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.errors import UnknownIdError, shown
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.tables import similar
@@ -43,9 +44,7 @@ def similar_items(
     """Return the items most similar to an item."""
     wanted = convert_id(version.items, item)
     table = similar(version.scorer, "item", version.item_similarity, [wanted], k, "raise")
-    rows = version.items.rows(table["neighbor_id"]).tolist()
-    places = table.select("score", "rank").to_dicts()
-    found: Any = [version.item_fields(row) | place for row, place in zip(rows, places, strict=True)]
+    found: Any = [version.item_fields(row) | place for row, place in _rows_of(version.items, table)]
     return {"version": version.number, "item": wanted, "items": found}
 
 
@@ -55,15 +54,20 @@ def similar_users(
     """Return the users most similar to a user."""
     wanted = convert_id(version.users, user)
     table = similar(version.scorer, "user", version.user_similarity, [wanted], k, "raise")
-    rows = version.users.rows(table["neighbor_id"]).tolist()
     own = version.data.histories[int(version.users.rows([wanted])[0])]
     found: Any = [
         _user_card(version, row)
         | place
         | {"common": len(np.intersect1d(own, version.data.histories[row]))}
-        for row, place in zip(rows, table.select("score", "rank").to_dicts(), strict=True)
+        for row, place in _rows_of(version.users, table)
     ]
     return {"version": version.number, "user": wanted, "users": found}
+
+
+def _rows_of(ids: IdMap, neighbours: pl.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pair the row of each neighbour with its score and rank."""
+    rows = ids.rows(neighbours["neighbor_id"]).tolist()
+    return zip(rows, neighbours.select("score", "rank").to_dicts(), strict=True)
 
 
 def _user_card(version: ModelVersion, row: int) -> schemas.UserCard:

@@ -261,41 +261,19 @@ def _list(
     version: ModelVersion, user: ResolvedUser, ranked: Ranked, *, explain: bool
 ) -> dict[str, Any]:
     is_popular, items = user.source == "popular", list[dict[str, Any]]()
+    can_explain = version.can["explain"] and not is_popular
     pairs = zip(ranked.items.tolist(), ranked.scores.tolist(), strict=True)
     for place, (row, value) in enumerate(pairs, 1):
         score = int(value) if is_popular else float(f"{value:.7g}")
         item: dict[str, Any] = {**version.item_fields(row), "score": score, "rank": place}
         if explain:
-            item["reason"] = _reason(version, user, row)
+            found = _explanation(version, user, row, _REASON_ITEMS) if can_explain else None
+            item["reason"] = found and _reason(version, user, row, found)
         items.append(item)
     return {"source": user.source, "items": items}
 
 
 # -- explanations --------------------------------------------------------------------------------
-
-
-def _reason(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Reason | None:
-    """Return a short explanation; None if there is none."""
-    if user.source == "popular" or not version.can["explain"]:
-        return None
-    found = _explanation(version, user, row, _REASON_ITEMS)
-    sentence, effects = _sentence(version, found), _effects(version, found)
-    return {"sentence": sentence, "effects": effects, **_support(version, user, row)}
-
-
-def _support(version: ModelVersion, user: ResolvedUser, row: int) -> schemas.Support:
-    """Return how far the score of an item can be trusted."""
-    users = int(version.data.item_counts[row])
-    support = min(users, _EVENTS_PER_USER * len(user.history))
-    if support >= _STRONG_SUPPORT:
-        return {"users": users, "evidence": "strong"}
-    return {"users": users, "evidence": "fair" if support >= _FAIR_SUPPORT else "weak"}
-
-
-def _percentile(version: ModelVersion, user: ResolvedUser, value: float) -> float:
-    """Return the share of items with a lower score, in per cent, from a sample of the items."""
-    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
-    return round(100 * float((score(version, user, sample) < value).mean()), 1)
 
 
 def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
@@ -313,23 +291,33 @@ def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) 
     return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
 
 
-def _sentence(version: ModelVersion, found: Explanation) -> str:
-    """Return the sentence of an explanation, with titles in place of ids where there are some."""
-    effects = tuple(
-        replace(entry, item_id=version.title(entry.item_id) or entry.item_id)
-        for entry in found.effects
-    )
-    item = version.title(found.item_id) or found.item_id
-    return replace(found, item_id=item, effects=effects).sentence
-
-
-def _effects(version: ModelVersion, found: Explanation) -> list[schemas.Effect]:
+def _reason(
+    version: ModelVersion, user: ResolvedUser, row: int, found: Explanation
+) -> schemas.Reason:
+    """Write an explanation with titles in place of ids, and say how far it can be trusted."""
     effects: list[schemas.Effect] = []
+    named = []
     for entry in found.effects:
         item, title = schemas.json_id(entry.item_id), version.title(entry.item_id)
         effect, share = round(entry.effect, 6), round(entry.share, 6)
         effects.append({"item": item, "title": title, "effect": effect, "share": share})
-    return effects
+        named.append(replace(entry, item_id=title or entry.item_id))
+    subject = version.title(found.item_id) or found.item_id
+    users = int(version.data.item_counts[row])
+    support = min(users, _EVENTS_PER_USER * len(user.history))
+    is_fair = support >= _FAIR_SUPPORT
+    return {
+        "sentence": replace(found, item_id=subject, effects=tuple(named)).sentence,
+        "effects": effects,
+        "users": users,
+        "evidence": "strong" if support >= _STRONG_SUPPORT else "fair" if is_fair else "weak",
+    }
+
+
+def _percentile(version: ModelVersion, user: ResolvedUser, value: float) -> float:
+    """Return the share of items with a lower score, in per cent, from a sample of the items."""
+    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
+    return round(100 * float((score(version, user, sample) < value).mean()), 1)
 
 
 def explain_user(
@@ -357,18 +345,21 @@ def explain_session(
 def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
     row = int(version.items.require([convert_id(version.items, item)], "item")[0])
     found = _explanation(version, user, row, top)
+    reason = _reason(version, user, row, found)
     return {
         "version": version.number,
-        **_support(version, user, row),
+        "users": reason["users"],
+        "evidence": reason["evidence"],
         "user": None if user.row == UNKNOWN else version.users.series[user.row],
         "item": found.item_id,
         "title": version.title(found.item_id),
+        "seen": row in user.history,
         "score": float(np.float32(found.score)),
         "percentile": _percentile(version, user, found.score),
         "source": user.source,
-        "sentence": _sentence(version, found),
+        "sentence": reason["sentence"],
         "meaning": found.meaning,
-        "effects": _effects(version, found),
+        "effects": reason["effects"],
         "others": found.others,
         "others_drew": found.others_drew,
         "others_pushed": found.others_pushed,

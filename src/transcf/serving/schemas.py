@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    model_validator,
+)
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from transcf.data.ids import Id
@@ -30,9 +37,9 @@ Source: TypeAlias = Literal["model", "folded_in", "popular"]
 def _check_text(text: str) -> str:
     """Refuse text that cannot be stored: NUL characters and lone surrogates."""
     if "\0" in text:
-        raise ValueError("it has a NUL in it")
+        raise ValueError("It has a NUL in it")
     if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
-        raise ValueError("it is not Unicode")
+        raise ValueError("It is not Unicode")
     return text
 
 
@@ -41,7 +48,19 @@ Text: TypeAlias = Annotated[str, AfterValidator(_check_text)]
 TextId: TypeAlias = Annotated[Text, Field(min_length=1, max_length=MAX_ID_LENGTH)]
 TextIds: TypeAlias = Annotated[list[TextId], Field(max_length=MAX_ITEMS)]
 #: An id in JSON.
-JsonId: TypeAlias = TextId | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+JsonId: TypeAlias = Annotated[
+    TextId | Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)],
+    GetPydanticSchema(  # one sentence instead of the errors of both kinds
+        lambda kind, handler: (
+            handler(kind)
+            | {
+                "custom_error_type": "id",
+                "custom_error_message": f"An id is text of 1 to {MAX_ID_LENGTH:,} characters "
+                "without a NUL, or an integer of 64 bits",
+            }
+        )
+    ),
+]
 Ids: TypeAlias = Annotated[list[JsonId], Field(max_length=MAX_ITEMS)]
 Length: TypeAlias = Annotated[int, Field(ge=0, le=MAX_ITEMS)]
 Number: TypeAlias = Annotated[float, Field(allow_inf_nan=False, ge=-1e15, le=1e15)]
@@ -314,13 +333,15 @@ class SimilarUsers(TypedDict):
 class Explained(Support):
     """Explanation of a score; `user` is None for a session.
 
-    `percentile` is the share of items with a lower score for the same user, in per cent.
+    `seen` says whether the history has the item, which lists leave out then. `percentile` is the
+    share of items with a lower score for the same user, in per cent.
     """
 
     version: int
     user: Id | None
     item: Id
     title: str | None
+    seen: bool
     score: float
     percentile: float
     source: Source

@@ -151,7 +151,7 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None
     settings = _within_open_files(settings)
     configure_logging(settings.log_format)
     if settings.workers == 1:
-        server = uvicorn.Server(server_config(worker_app(settings), settings))
+        server = uvicorn.Server(server_config(create_app(Service(settings)), settings))
         with contextlib.suppress(KeyboardInterrupt):
             server.run([_open_port(settings, ready)])
         return
@@ -216,13 +216,8 @@ def server_config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Conf
     )
 
 
-def worker_app(settings: ServiceSettings) -> FastAPI:
-    """Create the application of this process."""
-    return create_app(Service(settings))
-
-
 def app_from_environment() -> FastAPI:
     """Create the application of a worker."""
     settings = ADAPTER.validate_json(os.environ[_ENVIRONMENT])
     configure_logging(settings.log_format)
-    return worker_app(settings)
+    return create_app(Service(settings))

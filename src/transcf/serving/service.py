@@ -25,7 +25,6 @@ from transcf.errors import ParameterError
 from transcf.io.model_dir import Versions
 from transcf.serving.errors import RefusedError
 from transcf.serving.events import (
-    Added,
     Event,
     EventCache,
     EventStore,
@@ -36,7 +35,7 @@ from transcf.serving.events import (
 from transcf.serving.items import read_item_metadata
 from transcf.serving.model_version import ModelVersion, VersionManager
 from transcf.serving.ranking import RecommendRequest, recommend
-from transcf.serving.schemas import EventRequest, SessionRequest, UsersRequest
+from transcf.serving.schemas import EventRequest, SessionRequest, Stored, UsersRequest
 from transcf.serving.settings import ServiceSettings, Tokens
 
 T = TypeVar("T")
@@ -200,7 +199,7 @@ class Service:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
-        self.tokens = Tokens(settings.token_file)
+        self.tokens = None if settings.token_file is None else Tokens(settings.token_file)
         versions = Versions.of(settings.model)
         metadata = {} if settings.items is None else read_item_metadata(settings.items)
         url = events_url(settings.model, settings.events)
@@ -236,17 +235,12 @@ class Service:
         """Answer requests together; if one fails, each on its own."""
         self.metrics.batches.observe(len(requests))
         self.events.update()
-        return self._lists(self.versions.current, requests)
-
-    def _lists(
-        self, version: ModelVersion, requests: Sequence[RecommendRequest]
-    ) -> Sequence[bytes | Exception]:
         try:
-            return recommend(version, self.events, requests)
+            return recommend(self.versions.current, self.events, requests)
         except Exception as error:
             if len(requests) == 1:
                 return [error]
-        return [self._lists(version, [request])[0] for request in requests]
+        return [answer for request in requests for answer in self._recommend([request])]
 
     async def query(
         self,
@@ -273,7 +267,7 @@ class Service:
         finally:
             self._slow -= slow
 
-    async def add_events(self, requests: Sequence[EventRequest]) -> Added:
+    async def add_events(self, requests: Sequence[EventRequest]) -> Stored:
         """Store events; they are durable when it returns."""
         now = time.time()
         events = [
@@ -286,11 +280,11 @@ class Service:
             if reason is not None:
                 raise ParameterError(reason)
         added = await self._posts.submit(events)
-        self.metrics.events.labels("stored").inc(added.stored)
-        self.metrics.events.labels("repeated").inc(added.repeated)
+        self.metrics.events.labels("stored").inc(added["stored"])
+        self.metrics.events.labels("repeated").inc(added["repeated"])
         return added
 
-    def _add(self, batches: Sequence[Sequence[Event]]) -> Sequence[Added]:
+    def _add(self, batches: Sequence[Sequence[Event]]) -> Sequence[Stored]:
         """Store batches of events, and note whether storing works."""
         try:
             added = self._store.add(batches)
@@ -333,7 +327,8 @@ class Service:
 
     async def _sample(self) -> None:
         """Read tokens and set gauges; this never waits for the event store, which may hang."""
-        self.tokens.reload()
+        if self.tokens is not None:
+            self.tokens.reload()
         silent = time.monotonic() - self._store_answered
         was_late, self._is_late = self._is_late, silent > self.settings.request_seconds
         if self._is_late and not was_late:

@@ -223,40 +223,37 @@ def _read_token(words: list[str], place: str) -> tuple[str, Token]:
 
 
 class Tokens:
-    """The tokens of a file, read again when it changes.
+    """The tokens of a file, by the SHA-256 of their secret; read again when it changes."""
 
-    `by_digest` has them by the SHA-256 of their secret; it is None if no tokens are needed.
-    """
-
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self._path, self._seen = path, _file_state(path)
-        self.by_digest = None if path is None else read_tokens(path)
+        self._by_digest = read_tokens(path)
 
     def find(self, authorization: bytes) -> Token | None:
         """Return the token of an `Authorization` header, None if there is none."""
-        if self.by_digest is None or authorization[: len(_BEARER)].lower() != _BEARER:
+        if authorization[: len(_BEARER)].lower() != _BEARER:
             return None
         # The time that looking up a digest takes says nothing about secrets.
         secret = authorization[len(_BEARER) :].strip()
-        return self.by_digest.get(hashlib.sha256(secret).digest())
+        return self._by_digest.get(hashlib.sha256(secret).digest())
 
     def reload(self) -> None:
         """Read the file if it has changed; the tokens stay as they are if it cannot be used."""
         state = _file_state(self._path)
-        if self._path is None or state == self._seen:
+        if state == self._seen:
             return
         self._seen = state
         try:
-            self.by_digest = read_tokens(self._path)
+            self._by_digest = read_tokens(self._path)
         except ParameterError as error:
             log.error("The tokens stay as they were: %s", error)
         else:
             log.info("The tokens were read again.")
 
 
-def _file_state(path: Path | None) -> tuple[int, int, int] | None:
+def _file_state(path: Path) -> tuple[int, int, int] | None:
     try:
-        status = None if path is None else os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -5,6 +5,10 @@ import { byId, fill, svg } from "./dom.js";
 const board = byId("overlay");
 const NOTHING = { me: null, name: "", history: [], picks: [], target: null, moved: [], links: [] };
 
+//: Longest name of a user, in characters, and a character's width in pixels.
+const LONGEST = 26;
+const WIDE = 8;
+
 let pixel = null;
 let shown = NOTHING;
 
@@ -33,6 +37,15 @@ export function show(changed) {
 /** The pixel of the user, or null. */
 export const user = () => (shown.me && pixel ? pixel(shown.me) : null);
 
+/** The name of the user next to the mark at x: its text, and the pixels that it takes, to the right if there is space. */
+function nameplate(x) {
+  const { name } = shown;
+  const text = name.length > LONGEST ? `${name.slice(0, LONGEST - 1).trimEnd()}…` : name;
+  const wide = WIDE * text.length;
+  const isLeft = x + 20 + wide > board.getBoundingClientRect().width && x - 20 - wide > 0;
+  return { text, isLeft, from: isLeft ? x - 20 - wide : x - 12, to: isLeft ? x + 12 : x + 20 + wide };
+}
+
 /** Boxes of pixels that names of items keep free: the user with the name, and rings. */
 export function boxes() {
   const around = (r) => (place) => {
@@ -42,7 +55,8 @@ export function boxes() {
   const rings = [...shown.history.map(around(4)), ...shown.picks.map(around(6))];
   if (!shown.me) return rings;
   const [x, y] = pixel(shown.me);
-  return [...rings, [x - 12, y - 12, x + 20 + 8 * shown.name.length, y + 12]];
+  const { from, to } = nameplate(x);
+  return [...rings, [from, y - 12, to, y + 12]];
 }
 
 function circle(kind, place, r) {
@@ -65,6 +79,7 @@ function draw() {
   const largest = Math.max(0, ...moved.map(({ share }) => share));
   const strength = (share) => (largest ? share / largest : 1);
   const [x, y] = me ? pixel(me) : [0, 0];
+  const { text, isLeft } = nameplate(x);
   fill(
     board,
     target ? links.map((place) => line("link", target, place)) : [],
@@ -74,6 +89,6 @@ function draw() {
     moved.map(({ place, share }) => circle("moved", place, 2.5 + 4 * strength(share))),
     target ? circle("target", target, 10) : null,
     me ? diamond([x, y], 9) : null,
-    me && name ? svg("text", { x: x + 13, y: y + 4 }, name) : null,
+    me && name ? svg("text", { x: isLeft ? x - 13 : x + 13, y: y + 4, "text-anchor": isLeft ? "end" : "start" }, text) : null,
   );
 }

@@ -136,12 +136,6 @@ function tryOutButton({ history: newestFirst, count }) {
   return el("button", { type: "button", class: "button", title: `${what} as a session that can be changed`, on: { click } }, "Try as a session");
 }
 
-const LEVELS = {
-  strong: "Strong evidence",
-  fair: "Fair evidence",
-  weak: "Weak evidence: few events",
-};
-
 /** What the rest of the history adds. */
 function otherReasons({ others, others_drew: drew, others_pushed: pushed }) {
   const parts = [[drew, "for it"], [pushed, "against it"]].filter(([share]) => share);
@@ -155,9 +149,12 @@ async function reasonFor(who, item, signal) {
   if (!answer) return null;
   const effects = answer.effects.map((effect) => ({ ...effect, categories: [] }));
   const describe = ({ effect, share }, place) => ({ place: place + 1, note: [effect > 0 ? "speaks for it " : "speaks against it ", bar(share)] });
+  const whose = who.session ? "The session" : `User ${who.name}`;
+  const level = `${answer.evidence[0].toUpperCase()}${answer.evidence.slice(1)} evidence`;
   const words = [
+    ...(answer.seen ? [`${whose} has it already, so it is not recommended.`] : []),
     `Scores higher than ${number(answer.percentile, 1)} % of all items.`,
-    `${LEVELS[answer.evidence]} (${owners(answer.users)}).`,
+    `${level}: ${owners(answer.users)}, ${counted(answer.effects.length + answer.others)}.`,
   ];
   const formula = [
     el("p", {}, answer.sentence),
