@@ -13,8 +13,8 @@ import pytest
 from typer.testing import Result
 
 import transcf
-from transcf.cli.options import absolute_name
 from transcf.data import leave_one_out, synthesize, write_csv
+from transcf.data.datasets import absolute_name
 from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import evaluate
 from transcf.experiments.store import Store
@@ -219,7 +219,7 @@ WRONG = {
         ("--model", "ease", "--protocol", "leave-last"),
         "mean 'leave-last-out'",
     ),
-    "bad part": (("--model", "ease", "--subset", "odd"), "--subset odd"),
+    "bad part": (("--model", "ease", "--subset", "odd"), "subset='odd'"),
     "bad length": (("--model", "ease", "-k", "0"), "-k 0"),
 }
 

@@ -289,7 +289,7 @@ WRONG = {
     "no folder": (("--all", "--out", "no/where/x.csv"), "in a folder that exists"),
     "form of text": (("--all", "--out", "parquet"), "parquet does not say by its ending"),
     "two forms": (("--all", "--out", "-", "--json"), "--json and --out - contradict"),
-    "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown odd is not"),
+    "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown='odd' is not"),
 }
 
 

@@ -38,31 +38,31 @@ def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
-    notes: Iterable[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
-    """Print a title, a table with numbers aligned to the right, and notes below it."""
-    from rich.console import Console
-    from rich.table import Table
+    """Print a table of any values; numbers are aligned to the right."""
+    from transcf.tables import Table
 
-    filled = [[_text(cell) for cell in row] for row in rows]
-    table = Table(show_header=any(columns))
-    for place, column in enumerate(columns):
-        numeric = bool(filled) and all(_is_number(row[place]) for row in filled)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in filled:
-        table.add_row(*row)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000  # a pipe has no edge to wrap at
-    console.print(title, style="bold")
-    console.print(table)
-    for note in notes:
-        console.print(note)
+    print_result(Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes))
 
 
 def print_result(table: Table) -> None:
-    """Print a table of results with its title and notes."""
-    print_table(table.title, table.columns, table.rows, notes=table.notes)
+    """Print a title, a table and notes below it."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    grid = Grid(show_header=any(table.columns))
+    for column, side in zip(table.columns, table.alignment(), strict=True):
+        grid.add_column(column, justify="right" if side == "r" else "left", overflow="fold")
+    for row in table.rows:
+        grid.add_row(*map(str, row))
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000  # a pipe has no edge to wrap at
+    console.print(table.title, style="bold")
+    console.print(grid)
+    for line in table.notes:
+        console.print(line)
 
 
 def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) -> None:
@@ -85,10 +85,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
     return str(cell)
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or text[:1].isdigit() or text[:2].lstrip("-.")[:1].isdigit()
 
 
 def note(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli import options, output
-from transcf.errors import DataError, ParameterError, did_you_mean
+from transcf.errors import DataError, ParameterError, check_word, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,7 +84,7 @@ def recommend(
         output.print_facts(f"Wrote {target}", facts, as_json)
         return
     _check_out(out, as_json)
-    options.check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
+    check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     if categories and items_file is None:
         raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
     from transcf.models.lookup import Filters
