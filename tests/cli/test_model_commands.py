@@ -646,3 +646,15 @@ def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: P
     model = transcf.load(tmp_path / "model")
     assert type(model).__name__ == "TransCFMixture"
     assert model.history_decay == 0.5
+
+
+def test_common_mistakes_are_named(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    headless, folder = tmp_path / "headless.csv", tmp_path / "model"
+    headless.write_text("ann,tea\nbob,milk\n")
+    answer("fit", log_file, "--model", "popularity", "--out", folder)
+    assert "--read header=no" in refusal("data", "info", headless)
+    assert "is a saved model, not data" in refusal("fit", folder, "--model", "ease", "--out", "x")
+    assert "is not a saved model" in refusal("evaluate", tmp_path)
+    assert "'analysis', 'all'" in refusal("reproduce", "figures")

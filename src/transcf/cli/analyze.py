@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -89,10 +89,12 @@ def report(
     with output.show_steps(len(PARTS), "parts") as steps:
         found = report_of(model, data, steps.report, steps.counted)
         written = found.page().write(out)
-    facts: dict[str, Any] = {"report": str(out), "files": len(written)}
-    if as_json or found.missing:
-        facts["missing"] = found.missing
-    output.print_facts(f"Wrote {out}", facts, as_json)
+    facts = {"report": str(out), "files": len(written)}
+    if as_json:
+        output.print_json({**facts, "missing": found.missing})
+        return
+    output.print_facts(f"Wrote {out}", facts)
+    print_analyses((), found.missing)
 
 
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:

@@ -41,7 +41,8 @@ def evaluate(
     """
     from transcf.data.files import path_of
 
-    if (path_of(data) / "model.json").is_file():
+    folder = path_of(data)
+    if (folder / "model.json").is_file():
         given = options.given_options(context)
         refused = [option for name, option in given.items() if name not in _ALLOWED_WITH_MODEL]
         if refused:
@@ -52,6 +53,11 @@ def evaluate(
         from transcf.experiments.results import CandidateResult
         from transcf.experiments.run import fit_and_evaluate
 
+        if model.model is None and not model.config and folder.is_dir():
+            raise ParameterError(
+                f"{data} is not a saved model: it has no model.json. To fit a model on data in it, "
+                "name one with --model."
+            )
         name, params, values = model.read(data)
         candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.

@@ -102,6 +102,8 @@ def remove(
 
     Example: transcf runs rm --all-of bpr --all-on events.csv
     """
+    from transcf.data.report import counted
+
     kept = _store()
     if bool(keys) == bool(model or dataset):
         raise ParameterError(
@@ -113,14 +115,14 @@ def remove(
         chosen = [row["key"] for row in _listed_runs(kept, model, dataset)]
     if chosen and not yes:
         typer.confirm(
-            f"Remove {len(chosen):,} stored runs from {kept.folder}?", abort=True, err=True
+            f"Remove {counted(len(chosen), 'stored run')} from {kept.folder}?", abort=True, err=True
         )
     for key in chosen:
         kept.remove(key)
     if as_json:
         output.print_json({"removed": chosen})
     else:
-        typer.echo(f"Removed {len(chosen):,} stored runs.")
+        typer.echo(f"Removed {counted(len(chosen), 'stored run')}.")
 
 
 def _store() -> Store:

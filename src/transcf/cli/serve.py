@@ -217,7 +217,7 @@ def list_events(
         output.print_json(shown)
         return
     title = f"{len(shown):,} of {len(rows):,} events"
-    cells = [[str(cell) for cell in row.values()] for row in shown]
+    cells = [[None if cell is None else str(cell) for cell in row.values()] for row in shown]
     output.print_table(title, (*columns, "invalid"), cells)
 
 
