@@ -129,7 +129,7 @@ def test_wrong_input_gets_one_sentence(refusal: Refusal, log_file: Path, tmp_pat
     assert "nowhere" in refusal("data", "info", "nowhere")
     assert "odd" in refusal("data", "info", log_file, "--filter", "odd")
     out = ("--out", tmp_path / "x")
-    assert "--split odd" in refusal("data", "prepare", log_file, *out, "--split", "odd")
+    assert "--split='odd'" in refusal("data", "prepare", log_file, *out, "--split", "odd")
     assert "unknown ending" in refusal("data", "synthesize", tmp_path / "log.xls")
     assert "no dataset 'odd'" in refusal("data", "download", "odd")
 
@@ -146,7 +146,7 @@ def test_columns_and_ratings_from_the_shell(
     assert "0 or below" in refusal("data", "info", file, *columns)
     assert answer("data", "info", file, *columns, "--min-rating", "-inf")["timestamps"]
     frame.write_csv(file)
-    assert "--read buyer=who" in refusal("data", "info", file, "--read", "buyer=who")
+    assert "--read='buyer'" in refusal("data", "info", file, "--read", "buyer=who")
     out = ("--out", tmp_path / "split")
     assert answer("data", "prepare", file, *columns, *out)["recipe"]["rule"].endswith("by time")
     assert "is no file" in refusal("data", "info", "synthetic", *columns)

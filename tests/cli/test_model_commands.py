@@ -13,8 +13,8 @@ import pytest
 from typer.testing import Result
 
 import transcf
-from transcf.cli.options import absolute_name
 from transcf.data import leave_one_out, synthesize, write_csv
+from transcf.data.datasets import absolute_name
 from transcf.data.split import Split, draw_candidates
 from transcf.evaluation import evaluate
 from transcf.experiments.store import Store
@@ -219,7 +219,7 @@ WRONG = {
         ("--model", "ease", "--protocol", "leave-last"),
         "mean 'leave-last-out'",
     ),
-    "bad part": (("--model", "ease", "--subset", "odd"), "--subset odd"),
+    "bad part": (("--model", "ease", "--subset", "odd"), "subset='odd'"),
     "bad length": (("--model", "ease", "-k", "0"), "-k 0"),
 }
 
@@ -646,3 +646,15 @@ def test_old_names_work_with_a_warning(command: Any, log_file: Path, tmp_path: P
     model = transcf.load(tmp_path / "model")
     assert type(model).__name__ == "TransCFMixture"
     assert model.history_decay == 0.5
+
+
+def test_common_mistakes_are_named(
+    answer: Answer, refusal: Refusal, log_file: Path, tmp_path: Path
+) -> None:
+    headless, folder = tmp_path / "headless.csv", tmp_path / "model"
+    headless.write_text("ann,tea\nbob,milk\n")
+    answer("fit", log_file, "--model", "popularity", "--out", folder)
+    assert "--read header=no" in refusal("data", "info", headless)
+    assert "is a saved model, not data" in refusal("fit", folder, "--model", "ease", "--out", "x")
+    assert "is not a saved model" in refusal("evaluate", tmp_path)
+    assert "'analysis', 'all'" in refusal("reproduce", "figures")

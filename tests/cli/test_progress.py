@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from transcf.cli.output import print_table, show_steps
+from transcf.cli.output import print_result, print_table, show_steps
+from transcf.tables import Table
 
 
 def test_parts_are_counted_by_name(
@@ -46,3 +49,18 @@ def test_a_pipe_gets_whole_tables(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert "x" * 60 in lines[4]
+
+
+def test_a_narrow_terminal_gets_a_wide_table_in_parts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    metrics = [f"NDCG@{length}" for length in (1, 5, 10, 20, 50)]
+    rows = [[name, *["0.1234 ± 0.0123 *"] * 5] for name in ("transcf-mixture", "ease")]
+    print_result(Table("Models", ["model", *metrics], rows))
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("transcf-mixture" in line for line in lines) == 2, "the first column is repeated"
+    assert sum(line.count("0.1234 ± 0.0123 *") for line in lines) == 10
+    assert all(any(metric in line for line in lines) for metric in metrics)

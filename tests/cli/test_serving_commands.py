@@ -76,9 +76,8 @@ def test_empty_ids_in_a_history_are_refused(refusal: Answer, floor: Path, histor
 
 @pytest.mark.parametrize("asked", [("--user", "u010"), ("--history", "i05,i09")])
 def test_filters_of_items(
-    command: Command, answer: Answer, refusal: Answer, folder: Path, tmp_path: Path,
-    asked: tuple[str, str],
-) -> None:  # fmt: skip
+    command: Command, answer: Answer, folder: Path, tmp_path: Path, asked: tuple[str, str]
+) -> None:
     ids, table = tmp_path / "ids.txt", tmp_path / "items.csv"
     ids.write_text("i01\ni02\n\ni03\nodd\n")
     table.write_text("item_id,category\ni01,green|new\ni02,black\ni03,new\nodd,new\n")
@@ -91,17 +90,9 @@ def test_filters_of_items(
     assert listed("--exclude", "i01", "--exclude", "i02") == every - {"i01", "i02"}
     assert listed("--items-file", ids) == listed("--items-file", table) == {"i01", "i02", "i03"}
     assert listed("--items-file", ids, "--exclude", "i03") == {"i01", "i02"}
-    assert listed("--items-file", table, "--category", "new") == {"i01", "i03"}
-    both = ("--category", "green", "--category", "black")
-    assert listed("--items-file", table, *both) == {"i01", "i02"}
     said = command("recommend", folder, *asked, "--items-file", ids, "--exclude", "none").stderr
     assert "1 of 4 item ids in items" in said
     assert "1 of 1 item ids in exclude" in said
-    assert "--items-file" in refusal("recommend", folder, *asked, "--category", "new")
-    wrong = ("--items-file", table, "--category", "gren")
-    assert "Did you mean 'green'?" in refusal("recommend", folder, *asked, *wrong)
-    mixed = ("--items-file", ids, "--category", "new")
-    assert "list of ids" in refusal("recommend", folder, *asked, *mixed)
 
 
 def test_the_current_version_of_a_model_answers(
@@ -289,7 +280,7 @@ WRONG = {
     "no folder": (("--all", "--out", "no/where/x.csv"), "in a folder that exists"),
     "form of text": (("--all", "--out", "parquet"), "parquet does not say by its ending"),
     "two forms": (("--all", "--out", "-", "--json"), "--json and --out - contradict"),
-    "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown odd is not"),
+    "odd policy": (("--user", "u010", "--on-unknown", "odd"), "--on-unknown='odd' is not"),
 }
 
 
@@ -303,3 +294,16 @@ def test_wrong_requests_get_one_sentence(refusal: Answer, folder: Path, case: st
 
 def test_a_folder_without_a_model_is_named(refusal: Answer, tmp_path: Path) -> None:
     assert "has no model.json" in refusal("recommend", tmp_path, "--user", "ann")
+
+
+def test_events_are_deleted_with_json(answer: Answer, refusal: Answer, folder: Path) -> None:
+    pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
+    from transcf.serving.events import Event, EventStore, events_url
+
+    store = EventStore(events_url(folder, None))
+    store.add([[Event("u010", "i05", 1.0), Event("u010", "i06", 2.0)]])
+    store.close()
+    assert answer("events", "delete", folder, 1) == {"deleted": 1}
+    assert answer("events", "prune", folder, 1) == {"deleted": 0}
+    assert [event["number"] for event in answer("events", "list", folder)] == [2]
+    assert "There is no event 1" in refusal("events", "delete", folder, 1, "--json")

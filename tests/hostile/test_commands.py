@@ -43,7 +43,7 @@ LINES = [
     "recommend model --user zoe --on-unknown skip",
     "recommend model --user ann --exclude 4 --exclude 99",
     "recommend model --user ann --items-file ids.txt",
-    "recommend model --user ann --items-file items.csv --category tea",
+    "recommend model --user ann --items-file items.csv",
     "recommend model --user bob --out lists.csv",
     "recommend shop --user ann",
     "refit model log.csv --overwrite",

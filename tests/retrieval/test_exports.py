@@ -268,7 +268,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pl.read_parquet(tmp_path / "out" / "items.parquet").height == 59
     assert "Exported folder" in CliRunner().invoke(app, ask).stdout
     refused = {
-        "--to stone is not known": ["folder", "--to", "stone", "--out", target],
+        "--to='stone' is not allowed": ["folder", "--to", "stone", "--out", target],
         "pgvector needs postgresql://": ["folder", "--to", "pgvector", "--out", target],
         "--to index does not go with": ["folder", "--to", "index", "--out", "postgresql://x"],
     }

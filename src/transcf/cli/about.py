@@ -52,10 +52,10 @@ def models(
 
     Example: transcf models transcf-mixture
     """
-    from transcf.models.registry import canonical_name
+    from transcf.models.registry import describe
 
     if name is None:
-        listed = [_describe(known, whole=False) for known in transcf.available()]
+        listed = [describe(known, whole=False) for known in transcf.available()]
         if as_json:
             output.print_json(listed)
             return
@@ -63,7 +63,7 @@ def models(
         summaries = [(entry["name"], entry["summary"]) for entry in listed]
         output.print_table("Models", ("name", "what it does"), summaries, notes=[note])
         return
-    described = _describe(canonical_name(name))
+    described = describe(name)
     if as_json:
         output.print_json(described)
         return
@@ -73,34 +73,6 @@ def models(
     ]
     title = f"{described['name']} ({described['class']}): {described['summary']}"
     output.print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
-
-
-def _describe(name: str, *, whole: bool = True) -> dict[str, Any]:
-    """Describe a model; in a list, a variant has only what makes it one."""
-    from transcf.models.params import flat_fields, values_of
-    from transcf.models.registry import model_class
-
-    kind, values = model_class(name), values_of(transcf.create(name).settings)
-    own, first = kind._variants[name], next(iter(kind._variants))
-    summary = (kind.__doc__ or "").strip().split("\n")[0]
-    if name != first:
-        changed = ", ".join(f"{key}={value}" for key, value in own.items())
-        why = kind._not_in_all.get(name)
-        summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
-    return {
-        "name": name,
-        "class": kind.__name__,
-        "summary": summary,
-        "parameters": {
-            field.name: {
-                "default": values[field.name],
-                "allowed": str(field.metadata["rule"]),
-                "meaning": field.metadata["meaning"],
-            }
-            for field in flat_fields(kind._settings_class)
-            if whole or name == first or field.name in own
-        },
-    }
 
 
 def doctor(warm_up: bool = False, as_json: options.JsonFlag = False) -> None:

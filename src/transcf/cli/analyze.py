@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from transcf.cli import options, output
-from transcf.errors import DataError, EvaluationError, ParameterError
+from transcf.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from transcf.models.base import Recommender
     from transcf.paper import Analysis
-    from transcf.paper.model_report import ModelReport
 
 
 def analyze(
@@ -82,18 +80,21 @@ def report(
     Example: transcf report my-model --out report.html
     """
     from transcf.experiments.pages import check_file
+    from transcf.paper.model_report import PARTS, report_of
 
     check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
     model = options.open_model(folder)
-    with output.show_steps(3, "parts") as steps:
-        found = _report_of(model, data, steps)
+    with output.show_steps(len(PARTS), "parts") as steps:
+        found = report_of(model, data, steps.report, steps.counted)
         written = found.page().write(out)
-    facts: dict[str, Any] = {"report": str(out), "files": len(written)}
-    if as_json or found.missing:
-        facts["missing"] = found.missing
-    output.print_facts(f"Wrote {out}", facts, as_json)
+    facts = {"report": str(out), "files": len(written)}
+    if as_json:
+        output.print_json({**facts, "missing": found.missing})
+        return
+    output.print_facts(f"Wrote {out}", facts)
+    print_analyses((), found.missing)
 
 
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
@@ -102,34 +103,3 @@ def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
         output.print_result(each.table)
     for name, reason in missing.items():
         typer.echo(f"{name} is missing: {reason}")
-
-
-def _report_of(model: Recommender[Any], data: str | None, steps: output.Steps) -> ModelReport:
-    """Compute all parts that are available; the report says why others are missing."""
-    from transcf.data.splitters import open_log_and_split
-    from transcf.paper.analysis import WHAT, Subject
-    from transcf.paper.model_report import ModelReport, evaluate_quality
-
-    parts = steps.counted(["opening the data", "evaluating", "analysing"])
-    steps.report(next(parts))
-    origin, quality, missing = model.report_, None, {}
-    if data is None and "dataset" not in origin:
-        reason = "the model does not say what it was fitted on: name it with --data DATA"
-        return ModelReport(model, missing={"data": reason})
-    is_own = data is None or options.absolute_name(data) == origin.get("dataset")
-    name = origin["dataset"] if data is None else data
-    reading = origin.get("reading", {}) if is_own else {}
-    protocol = origin.get("protocol") if is_own else None
-    log, split = open_log_and_split(name, protocol, seed=origin.get("split_seed", 0), **reading)
-    steps.report(next(parts))
-    try:
-        if model.users_ != log.users or model.items_ != log.items:
-            raise DataError(f"{name} has other users or items than the model was fitted on.")
-        held_out = is_own and bool(origin.get("held_out"))
-        quality = evaluate_quality(model, split, held_out=held_out)
-    except (DataError, EvaluationError) as error:
-        missing["accuracy"] = str(error)
-    steps.report(next(parts))
-    subject = Subject({model.name: model}, log)
-    analyses, others = subject.all(WHAT, steps.report)
-    return ModelReport(model, log, quality, analyses, missing | others)

@@ -11,7 +11,7 @@ import typer
 
 import transcf
 from transcf.cli import options, output
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, check_word
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
@@ -36,12 +36,12 @@ def info(
     Example: transcf data info events.csv --read user=member_id --filter 5-core
     """
     from transcf.data.datasets import SYNTHETIC, is_name
-    from transcf.data.report import reading_notes
+    from transcf.data.report import facts_of, reading_notes
 
     log = transcf.open_data(data, **reading.keywords())
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(data) if is_listed else {}
-    facts = {**about, **_facts(log)}
+    facts = {**about, **facts_of(log)}
     if as_json:
         notes = reading_notes(log)
         output.print_json(
@@ -140,6 +140,7 @@ def synthesize(
     Example: transcf data synthesize events.csv --users 500 --items 200
     """
     from transcf.data.atomic import atomic_write
+    from transcf.data.report import facts_of
     from transcf.data.synthetic import write_csv
 
     if out.suffix not in (".csv", ".parquet"):
@@ -150,12 +151,12 @@ def synthesize(
     else:
         with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
-    facts = {"file": str(out), "seed": seed, **_facts(replace(log, categories=None, links=None))}
+    facts = {"file": str(out), "seed": seed, **facts_of(replace(log, categories=None, links=None))}
     output.print_facts(f"Wrote {out}", facts, as_json)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
-    options.check_word("--split", name, (*_ORDERS, "cut", "ratio"))
+    check_word("--split", name, (*_ORDERS, "cut", "ratio"))
     if name == "cut":
         split = transcf.temporal_cut(log)
     elif name == "ratio":
@@ -189,32 +190,6 @@ def _prepare_partitions(
             progress=lambda step: steps.reach(next(numbers), step),
             **cast("Any", reading),
         )
-
-
-def _facts(log: Interactions) -> dict[str, Any]:
-    import numpy as np
-    import polars as pl
-
-    per_user, per_item = log.by_user.counts, log.by_item.counts
-    facts: dict[str, Any] = {
-        "users": log.n_users,
-        "items": log.n_items,
-        "interactions": len(log),
-        "density": log.density,
-        "median_per_user": float(np.median(per_user)),
-        "median_per_item": float(np.median(per_item)),
-        "ratings": log.ratings is not None,
-        "timestamps": log.timestamps is not None,
-    }
-    if log.timestamps is not None:
-        ends = pl.Series([log.timestamps.min(), log.timestamps.max()])
-        ends = ends.cast(pl.Datetime("us")) if log.times_are_dates else ends
-        facts["first_time"], facts["last_time"] = ends.cast(pl.String)
-    if log.categories is not None:
-        facts["categories"] = log.categories["category"].n_unique()
-    if log.links is not None:
-        facts["links"] = len(log.links) // 2
-    return facts
 
 
 def _entry(name: str) -> dict[str, Any]:

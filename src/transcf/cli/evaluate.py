@@ -41,7 +41,8 @@ def evaluate(
     """
     from transcf.data.files import path_of
 
-    if (path_of(data) / "model.json").is_file():
+    folder = path_of(data)
+    if (folder / "model.json").is_file():
         given = options.given_options(context)
         refused = [option for name, option in given.items() if name not in _ALLOWED_WITH_MODEL]
         if refused:
@@ -52,6 +53,11 @@ def evaluate(
         from transcf.experiments.results import CandidateResult
         from transcf.experiments.run import fit_and_evaluate
 
+        if model.model is None and not model.config and folder.is_dir():
+            raise ParameterError(
+                f"{data} is not a saved model: it has no model.json. To fit a model on data in it, "
+                "name one with --model."
+            )
         name, params, values = model.read(data)
         candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
@@ -68,7 +74,7 @@ def evaluate(
     if as_json:
         output.print_json({"dataset": dataset, **result.to_dict()})
     else:
-        _print(dataset, result)
+        output.print_result(result.table(dataset))
 
 
 def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
@@ -114,44 +120,6 @@ def _is_fitted_on(fitted: Recommender[Any], train: Interactions) -> bool:
         and array_equal(train.by_user.indptr, fitted.seen_.indptr)
         and array_equal(train.by_user.indices, fitted.seen_.indices)
     )
-
-
-def _print(dataset: str, result: CandidateResult) -> None:
-    from transcf.data.report import counted
-    from transcf.tables import legend
-
-    found = result.to_dict()
-    full = found.get("full_ranking", {})
-    rows = [
-        (
-            name,
-            *(f"{entry[kind]:.4f}" for kind in ("mean", "se")),
-            f"{entry['sd']:.4f}" if found["runs"] > 1 else None,
-            *([f"{full[name]['mean']:.4f}"] if full else []),  # it has all these metrics
-        )
-        for name, entry in found["metrics"].items()
-    ]
-    runs = f", {found['runs']} runs" if found["runs"] > 1 else ""
-    title = (
-        f"{found['model']} on {dataset}: {found['protocol']} protocol, {found['subset']}, "
-        f"{counted(found['users'], 'user')}, {found['ties']} ties{runs}"
-    )
-    skipped = ", ".join(f"{reason} {count:,}" for reason, count in found["skipped"].items())
-    notes = [
-        ", ".join(f"{name} {value:.4g}" for name, value in found["catalogue"].items()),
-        f"held out: {found['split']}",
-        f"skipped: {skipped or 'none'}",
-        legend(
-            [*found["metrics"], *found["catalogue"]],
-            "se = standard error over users, what another sample of users would change",
-            "sd = spread of the seeds' means",
-        ),
-        *found["notes"],
-        f"fitted in {result.seconds:.1f} s"
-        + (f"; {result.stored} of {result.cells} from the store of runs" if result.stored else ""),
-    ]
-    columns = ("metric", "mean", "se (users)", "sd (seeds)", *(["full ranking"] if full else []))
-    output.print_table(title, columns, rows, notes=filter(None, notes))
 
 
 def compare(

@@ -42,6 +42,7 @@ def fit(
 
     Example: transcf fit events.csv --model transcf-mixture --out my-model
     """
+    from transcf.data.datasets import absolute_name
     from transcf.experiments.experiment import Candidate
     from transcf.experiments.run import fit_for_use
     from transcf.io.model_dir import check_replaceable
@@ -70,7 +71,7 @@ def fit(
         output.end_interrupted(", no model is saved; the same command with --resume goes on.")
     made.report_ |= {"split": split.how} if hold_out else {}
     made.report_ |= {"fitted_on": done, "held_out": hold_out}
-    made.report_ |= {"dataset": options.absolute_name(data), "protocol": protocol}
+    made.report_ |= {"dataset": absolute_name(data), "protocol": protocol}
     made.report_ |= {"split_seed": seed, **({"reading": read} if read else {})}
     made.save(out, overwrite=overwrite)
     output.print_saved(made, out, as_json)
@@ -101,6 +102,8 @@ def refit(
 
     Example: transcf refit my-model events.csv newer.csv --overwrite
     """
+    from transcf.data.datasets import absolute_name
+
     target = _target(folder, out, overwrite)
     model, read = options.open_model(folder), reading.keywords()
     log, before = transcf.open_data(data[0] if len(data) == 1 else data, **read), model.report_
@@ -118,7 +121,7 @@ def refit(
     chosen = "" if epoch is None else f", up to epoch {epoch}, which was chosen before"
     model.report_ |= {key: before[key] for key in ("protocol", "split_seed") if key in before}
     model.report_ |= {"fitted_on": f"all {len(log):,} events{chosen}", "held_out": False}
-    names = [options.absolute_name(name) for name in data]
+    names = [absolute_name(name) for name in data]
     model.report_["dataset"] = names[0] if len(names) == 1 else names
     model.report_ |= {"reading": read} if read else {}
     model.save(target, overwrite=overwrite)
@@ -142,6 +145,8 @@ def partial_fit(
 
     Example: transcf partial-fit my-model new-events.csv --overwrite
     """
+    from transcf.data.datasets import absolute_name
+
     target = _target(folder, out, overwrite)
     model = options.open_model(folder)
     add = getattr(model, "partial_fit", None)
@@ -153,7 +158,7 @@ def partial_fit(
     log, before = transcf.open_data(data, **reading.keywords()), dict(model.report_)
     add(log)
     fitted_on = before.get("fitted_on", f"{before['interactions']:,} events")
-    model.report_["fitted_on"] = f"{fitted_on}; then {options.absolute_name(data)} was added"
+    model.report_["fitted_on"] = f"{fitted_on}; then {absolute_name(data)} was added"
     model.report_["held_out"] = False
     added = {
         f"new_{what}": model.report_[what] - before[what]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_
 import typer
 
 from transcf.cli import output
-from transcf.errors import ParameterError, did_you_mean
+from transcf.errors import ParameterError, check_word
 from transcf.protocols import help_on_protocols
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ReadingOptions:
     """
 
     min_rating: float | None = None
-    filter_name: Annotated[str | None, typer.Option("--filter", show_default="none")] = None
+    filter_name: Annotated[str, typer.Option("--filter")] = "none"
     read: list[str] | None = None
 
     def keywords(self) -> dict[str, Any]:
@@ -110,26 +110,19 @@ class ReadingOptions:
         from transcf.data.validate import ROLES
 
         names = (*ROLES, "header", "separator", "encoding", "categories")
-        reading = dict[str, Any]()
-        for text in self.read or ():
-            name, equals, value = text.partition("=")
-            if not equals or name not in names:
-                raise ParameterError(
-                    f"--read {text} is not understood: write NAME=VALUE, with one of the names "
-                    f"{', '.join(names)}.{did_you_mean(name, names)}"
-                )
-            if name == "header" and value not in ("yes", "no"):
-                raise ParameterError(f"--read {text} is not understood: write yes or no.")
-            reading[name] = value
-            if name == "header":
-                reading[name] = value == "yes"
-            elif name == "separator" and value in ("tab", "\\t"):
-                reading[name] = "\t"
-            elif name == "categories":  # absolute, as a model stores how its data was read
-                reading[name] = str(path_of(value).resolve())
+        reading: dict[str, Any] = _values_by_name("--read", self.read)
+        for name in reading:
+            check_word("--read", name, names)
+        if "header" in reading:
+            check_word("--read header", reading["header"], ("yes", "no"))
+            reading["header"] = reading["header"] == "yes"
+        if reading.get("separator") in ("tab", "\\t"):
+            reading["separator"] = "\t"
+        if "categories" in reading:  # absolute, as a model stores how its data was read
+            reading["categories"] = str(path_of(reading["categories"]).resolve())
         if self.min_rating is not None:
             reading["min_rating"] = self.min_rating
-        if self.filter_name not in (None, "none"):
+        if self.filter_name != "none":
             reading["filter"] = self.filter_name
         return reading
 
@@ -180,16 +173,22 @@ def read_settings(name: str, settings: Sequence[str] | None) -> tuple[str, dict[
     from transcf.models.params import parse
     from transcf.models.registry import current, model_class
 
-    texts: dict[str, str] = {}
-    for setting in settings or ():
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ParameterError(f"--set {setting} is not understood: write NAME=VALUE.")
-        texts[key.strip()] = text.strip()
+    texts = {key: text.strip() for key, text in _values_by_name("--set", settings).items()}
     name, texts = current(name, texts)
     kind = model_class(name)
     rules = kind._rules()
     return name, {key: parse(kind.__name__, key, text, rules) for key, text in texts.items()}
+
+
+def _values_by_name(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """Read the NAME=VALUE of a repeated option."""
+    values = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError(f"{option} {text} is not understood: write NAME=VALUE.")
+        values[name.strip()] = value
+    return values
 
 
 @dataclass(frozen=True)
@@ -211,7 +210,6 @@ class EvalOptions:
         """Check the options before anything is fitted."""
         from transcf.experiments.run import EvalConfig
 
-        check_word("--subset", self.subset, ("validation", "test"))
         lengths = [length.strip() for length in self.lengths.split(",")]
         if not all(length.isdecimal() and int(length) for length in lengths):
             raise ParameterError(f"-k {self.lengths} is not understood: write numbers as in 10,20.")
@@ -322,9 +320,13 @@ def _expanded(value: Any) -> Any:
 class CommandGroup(typer.Typer):
     """Commands that may take groups of options."""
 
-    def __init__(self, *, no_args_is_help: bool = True, help: str | None = None) -> None:
+    def __init__(self, *, no_args_is_help: bool = True, **more: Any) -> None:
         super().__init__(
-            add_completion=False, rich_markup_mode=None, no_args_is_help=no_args_is_help, help=help
+            add_completion=False,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,  # plain help: rich would double the time to answer
+            no_args_is_help=no_args_is_help,
+            **more,
         )
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
@@ -387,20 +389,6 @@ def open_data_of(model: Recommender[Any], folder: Path, data: str | None) -> Int
             f"{folder} does not say what it was fitted on: name it with --data DATA."
         )
     return open_data(origin["dataset"], **origin.get("reading", {}))
-
-
-def absolute_name(data: str) -> str:
-    """Write DATA such that it means the same from any folder."""
-    from transcf.data.datasets import is_name
-    from transcf.data.files import path_of
-
-    return data if is_name(data) else str(path_of(data).resolve())
-
-
-def check_word(option: str, word: str, words: Iterable[str]) -> None:
-    """Raise a `ParameterError` unless the value of an option is one of some words."""
-    if word not in words:
-        raise ParameterError(f"{option} {word} is not understood: use {', '.join(words)}.")
 
 
 def split_names(names: str | None) -> list[str] | None:

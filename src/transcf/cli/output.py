@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Longest word of a text column that keeps a table in one piece.
+_LONG_WORD = 20
+
 
 def print_json(value: Any) -> None:
     """Print one JSON value in ASCII; numbers that JSON does not have become null."""
@@ -38,31 +41,62 @@ def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
     *,
-    notes: Iterable[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
-    """Print a title, a table with numbers aligned to the right, and notes below it."""
-    from rich.console import Console
-    from rich.table import Table
+    """Print a table of any values; numbers are aligned to the right."""
+    from transcf.tables import Table
 
-    filled = [[_text(cell) for cell in row] for row in rows]
-    table = Table(show_header=any(columns))
-    for place, column in enumerate(columns):
-        numeric = bool(filled) and all(_is_number(row[place]) for row in filled)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in filled:
-        table.add_row(*row)
-    console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 10_000  # a pipe has no edge to wrap at
-    console.print(title, style="bold")
-    console.print(table)
-    for note in notes:
-        console.print(note)
+    print_result(Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes))
 
 
 def print_result(table: Table) -> None:
-    """Print a table of results with its title and notes."""
-    print_table(table.title, table.columns, table.rows, notes=table.notes)
+    """Print a title, a table and notes below it; a wide table comes in several parts."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000  # a pipe has no edge to wrap at
+    rows, sides = [list(map(str, row)) for row in table.rows], table.alignment()
+    console.print(table.title, style="bold")
+    for part in _parts(table.columns, rows, sides, console.width):
+        grid = Grid(show_header=any(table.columns))
+        for place in part:
+            is_number = sides[place] == "r"
+            grid.add_column(
+                table.columns[place],
+                justify="right" if is_number else "left",
+                overflow="fold",
+                no_wrap=is_number,
+            )
+        for row in rows:
+            grid.add_row(*(row[place] for place in part))
+        console.print(grid)
+    for line in table.notes:
+        console.print(line)
+
+
+def _parts(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], sides: str, width: int
+) -> Iterator[list[int]]:
+    """Yield the columns that fit on a terminal side by side; the first one is in every part.
+
+    Numbers are not broken, text is broken at blanks.
+    """
+    needed = []
+    for place, (name, side) in enumerate(zip(columns, sides, strict=True)):
+        texts = [name, *(row[place] for row in rows)]
+        words = texts if side == "r" else [word for text in texts for word in text.split()]
+        longest = max(map(len, words), default=0)
+        needed.append(longest if side == "r" else min(longest, _LONG_WORD))
+    part = [0]
+    for place in range(1, len(columns)):
+        borders = 3 * len(part) + 4
+        if len(part) > 1 and sum(needed[n] for n in (*part, place)) + borders > width:
+            yield part
+            part = [0]
+        part.append(place)
+    yield part
 
 
 def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) -> None:
@@ -85,10 +119,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
     return str(cell)
-
-
-def _is_number(text: str) -> bool:
-    return text == "-" or text[:1].isdigit() or text[:2].lstrip("-.")[:1].isdigit()
 
 
 def note(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from transcf.cli import options, output
-from transcf.errors import DataError, ParameterError, did_you_mean
+from transcf.errors import DataError, ParameterError, check_word
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,7 +34,6 @@ def recommend(
     with_seen: bool = False,
     exclude: list[str] | None = None,
     items_file: Path | None = None,
-    categories: Annotated[list[str] | None, typer.Option("--category")] = None,
     on_unknown: str = "raise",
     workers: options.Workers = None,
     as_json: options.JsonFlag = False,
@@ -55,8 +54,6 @@ def recommend(
         exclude (ID): An item not to recommend; repeatable.
         items_file (FILE): Recommend only items of this file: a table with item_id (.csv, .tsv,
             .jsonl or .parquet), or a text file with one item id per line.
-        categories (NAME): Recommend only items of this category (column category of --items-file);
-            repeatable.
         on_unknown: Unknown users, and unknown items of --history: raise (stop), skip, or popular
             (recommend popular items; the column `source` says so). Unknown items of --exclude and
             --items-file are skipped.
@@ -72,7 +69,7 @@ def recommend(
         raise ParameterError("--all needs --out FILE (or --out -): the table may be long.")
     cluster = options.parse_workers(workers)
     if cluster is not None:
-        narrowed = exclude or items_file or categories
+        narrowed = exclude or items_file
         if not all_users or out in _FORMATS or on_unknown != "raise" or narrowed:
             raise ParameterError("--workers is for --all with --out FOLDER alone.")
         from transcf.data.files import path_of
@@ -84,16 +81,14 @@ def recommend(
         output.print_facts(f"Wrote {target}", facts, as_json)
         return
     _check_out(out, as_json)
-    options.check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
-    if categories and items_file is None:
-        raise ParameterError("--category needs --items-file FILE, a table of items and categories.")
+    check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     from transcf.models.lookup import Filters
     from transcf.models.tables import recommendation_pieces
 
     model = options.open_model(folder)
     filters: dict[str, Any] = {
         "exclude_seen": not with_seen,
-        "items": None if items_file is None else _items(model.items_, items_file, categories or []),
+        "items": None if items_file is None else _items(model.items_, items_file),
         "exclude": [model.items_.parse(item) for item in exclude or []],
         "on_unknown": on_unknown,
     }
@@ -217,22 +212,13 @@ def _read_ids(ids: IdMap, path: Path) -> list[Id]:
     return [ids.parse(line) for line in lines if line]
 
 
-def _items(ids: IdMap, path: Path, categories: Sequence[str]) -> list[Id]:
-    """Read the items of a file that are in any of the categories, if there are some."""
+def _items(ids: IdMap, path: Path) -> list[Id]:
+    """Read the item ids of a table, or of a text file with one per line."""
     from transcf.serving.items import is_table, read_item_metadata
 
-    if not is_table(path):
-        if categories:
-            raise ParameterError(f"--category needs a table of items, and {path} is a list of ids.")
-        return _read_ids(ids, path)
-    facts = read_item_metadata(path)
-    known = {name for fact in facts.values() for name in fact.categories}
-    if lost := [name for name in categories if name not in known]:
-        raise ParameterError(
-            f"No item of {path} is of category {lost[0]!r}.{did_you_mean(lost[0], known)}"
-        )
-    is_wanted = set(categories).intersection if categories else lambda names: True
-    return [ids.parse(item) for item, fact in facts.items() if is_wanted(fact.categories)]
+    if is_table(path):
+        return [ids.parse(item) for item in read_item_metadata(path)]
+    return _read_ids(ids, path)
 
 
 def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:

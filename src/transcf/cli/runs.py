@@ -10,7 +10,7 @@ from transcf.cli import options, output
 from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.experiments.store import Entry, Store
+    from transcf.experiments.store import Store
 
 runs = options.CommandGroup()
 
@@ -36,7 +36,7 @@ def list_runs(
     kept = _store()
     rows = _listed_runs(kept, model, dataset)
     if as_json:
-        output.print_json([_facts(kept.read(row["key"])) for row in rows])
+        output.print_json([kept.read(row["key"]).to_dict() for row in rows])
         return
     cells = [
         (row["key"][:_SHOWN], *(row[name] for name in COLUMNS[:-1]), row["written"][:19])
@@ -64,26 +64,18 @@ def show(
     """
     kept = _store()
     entry = kept.read(kept.one_key(key))
-    facts = _facts(entry)
+    facts, result = entry.to_dict(), entry.result
     if as_json:
         output.print_json(facts)
         return
-    result = entry.result
-    about = {
-        "kind": entry.cell["kind"], **entry.about, **entry.cell["rules"],
-        "data": entry.cell["data"],
-        "written (UTC)": entry.written, "versions": dict(entry.versions),
-        "seconds of fitting": result.seconds, "seconds of all": result.spent,
-        "validation figure": result.validation, "best epoch": result.best_epoch,
-        "failed": None if result.error is None else str(result.error),
-    }  # fmt: skip
-    output.print_facts(f"Run {entry.key}", about)
+    nested = ("key", "cell", "parameters", "curve", "evaluation")
+    about = {name: value for name, value in facts.items() if name not in nested}
+    run = {"kind": entry.cell["kind"], **entry.cell["rules"], "data": entry.cell["data"]}
+    output.print_facts(f"Run {entry.key}", about | run)
     output.print_facts("Settings", result.parameters or entry.cell["settings"])
     if result.evaluation is not None:
-        rows = [
-            (name, f"{figure.mean:.4f}", f"{figure.se:.4f}")
-            for name, figure in result.evaluation.metrics.items()
-        ]
+        metrics = result.evaluation.metrics.items()
+        rows = [(name, f"{found.mean:.4f}", f"{found.se:.4f}") for name, found in metrics]
         title = f"Figures, {result.evaluation.users:,} users"
         output.print_table(title, ("metric", "mean", "se (users)"), rows)
     validated = [step for step in result.curve if step["metric"] is not None]
@@ -110,6 +102,8 @@ def remove(
 
     Example: transcf runs rm --all-of bpr --all-on events.csv
     """
+    from transcf.data.report import counted
+
     kept = _store()
     if bool(keys) == bool(model or dataset):
         raise ParameterError(
@@ -121,14 +115,14 @@ def remove(
         chosen = [row["key"] for row in _listed_runs(kept, model, dataset)]
     if chosen and not yes:
         typer.confirm(
-            f"Remove {len(chosen):,} stored runs from {kept.folder}?", abort=True, err=True
+            f"Remove {counted(len(chosen), 'stored run')} from {kept.folder}?", abort=True, err=True
         )
     for key in chosen:
         kept.remove(key)
     if as_json:
         output.print_json({"removed": chosen})
     else:
-        typer.echo(f"Removed {len(chosen):,} stored runs.")
+        typer.echo(f"Removed {counted(len(chosen), 'stored run')}.")
 
 
 def _store() -> Store:
@@ -150,22 +144,3 @@ def _listed_runs(store: Store, model: str | None, dataset: str | None) -> list[d
     return [
         row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())
     ]
-
-
-def _facts(entry: Entry) -> dict[str, Any]:
-    result, judged = entry.result, entry.result.evaluation
-    return {
-        "key": entry.key,
-        **entry.about,
-        "cell": dict(entry.cell),
-        "written": entry.written,
-        "versions": dict(entry.versions),
-        "parameters": dict(result.parameters),
-        "seconds": result.seconds,
-        "spent_seconds": result.spent,
-        "validation": result.validation,
-        "best_epoch": result.best_epoch,
-        "curve": list(result.curve),
-        "error": None if result.error is None else str(result.error),
-        "evaluation": None if judged is None else judged.to_dict(),
-    }

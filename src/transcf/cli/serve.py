@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+import transcf
 from transcf.cli import options, output
-from transcf.errors import ParameterError, needs_extra
+from transcf.errors import ParameterError, check_word, needs_extra
 from transcf.interrupts import temporary_folder, unwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from transcf.models.base import Recommender
-    from transcf.retrieval.export import Exported
     from transcf.serving.events import EventStore
     from transcf.serving.refresh import Refreshed
 
@@ -164,15 +161,13 @@ def export(folder: options.ModelDir, to: str, out: str, as_json: options.JsonFla
     """
     from transcf.retrieval import export as exports
 
-    if to not in _STORES:
-        raise ParameterError(f"--to {to} is not known: use one of {', '.join(_STORES)}.")
+    check_word("--to", to, _STORES)
     if (to == "pgvector") != out.startswith(("postgresql://", "postgres://")):
         raise ParameterError(
             f"--to {to} does not go with --out {out}: pgvector needs "
             "postgresql://user:password@host/database, and the others a path."
         )
-    write: Callable[..., Exported] = getattr(exports, f"export_{to}")
-    done = asdict(write(options.open_model(folder), out))
+    done = asdict(getattr(exports, f"export_{to}")(options.open_model(folder), out))
     output.print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
 
 
@@ -187,14 +182,6 @@ def _stored_events(folder: Path, url: str | None) -> EventStore:
     if "://" not in name and not Path(name).is_file():
         raise ParameterError(f"There is no file {name} with events: name it with --events.")
     return EventStore(name)
-
-
-def _current_model(folder: Path) -> Recommender[Any]:
-    from transcf.io.model_dir import Versions
-    from transcf.models.registry import load_version
-
-    versions = Versions.of(folder)
-    return load_version(versions.folder(versions.current()), mapped=True)
 
 
 @events.command("list")
@@ -217,7 +204,7 @@ def list_events(
         from transcf.serving.events import invalid_reason
 
         stored, now = store.after(0), time.time()
-    known = _current_model(folder).learned_.known
+    known = transcf.load(folder, mapped=True).learned_.known
     columns = ("number", "user", "item", "time", "rating", "key")
     rows = [
         {name: getattr(event, name) for name in columns}
@@ -230,7 +217,7 @@ def list_events(
         output.print_json(shown)
         return
     title = f"{len(shown):,} of {len(rows):,} events"
-    cells = [[str(cell) for cell in row.values()] for row in shown]
+    cells = [[None if cell is None else str(cell) for cell in row.values()] for row in shown]
     output.print_table(title, (*columns, "invalid"), cells)
 
 
@@ -239,6 +226,7 @@ def delete(
     folder: options.ModelDir,
     numbers: Annotated[list[int], typer.Argument(metavar="NUMBER...", help="Event numbers.")],
     events: _Events = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Delete events by number. A running service forgets them.
 
@@ -250,7 +238,7 @@ def delete(
         if missing:
             raise ParameterError(f"There is no event {missing[0]}: nothing was deleted.")
         deleted = store.delete(numbers)
-    output.print_facts("Deleted events", {"deleted": deleted})
+    output.print_facts("Deleted events", {"deleted": deleted}, as_json)
 
 
 @events.command()
@@ -258,6 +246,7 @@ def prune(
     folder: options.ModelDir,
     days: Annotated[float, typer.Argument(min=0, help="Age in days.")],
     events: _Events = None,
+    as_json: options.JsonFlag = False,
 ) -> None:
     """Delete events older than DAYS that the served version has learned from.
 
@@ -265,10 +254,10 @@ def prune(
 
     Example: transcf events prune my-model 90
     """
-    report = _current_model(folder).report_
+    report = transcf.load(folder, mapped=True).report_
     with closing(_stored_events(folder, events)) as store:
         from transcf.serving.model_version import EVENTS_AFTER
 
         older_than = time.time() - 86_400 * days
         deleted = store.delete_learned(report.get(EVENTS_AFTER, 0), older_than)
-    output.print_facts("Deleted events", {"deleted": deleted})
+    output.print_facts("Deleted events", {"deleted": deleted}, as_json)

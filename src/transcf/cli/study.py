@@ -12,7 +12,7 @@ import typer
 
 from transcf.cli import options, output
 from transcf.cli.analyze import print_analyses
-from transcf.errors import ParameterError
+from transcf.errors import ParameterError, check_word
 from transcf.interrupts import advise
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def reproduce(
     """
     from transcf.paper.reproduction import TABLES, load_table, with_shape
 
+    check_word("TABLE", table, (*TABLES, "analysis", "all"))
     folder, selected = (out[0] if out else None), options.split_names(datasets)
     if table == "all":
         if datasets or models or as_json or folder is None or folder.suffix:

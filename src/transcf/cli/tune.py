@@ -127,7 +127,6 @@ def auto(
     out: Path,
     minutes: float = 10.0,
     models: Annotated[str | None, typer.Option(show_default=False)] = None,
-    metric: str = "NDCG@10",
     *,
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
@@ -136,17 +135,16 @@ def auto(
 ) -> None:
     """Find the best model for DATA within a time limit, and save it.
 
-    Tries models and settings on validation data, the cheapest first, and blends the best ones. The
-    winner is tested on held-out events that no choice has seen, and fitted on all events. Writes
-    OUT, OUT.report.json and OUT.report.md. The same command continues an interrupted search. Ctrl-C
-    saves the best model so far and exits with 130; a second one ends at once.
+    Tries models and settings on validation data (NDCG at 10), the cheapest first, and blends the
+    best ones. The winner is tested on held-out events that no choice has seen, and fitted on all
+    events. Writes OUT, OUT.report.json and OUT.report.md. The same command continues an interrupted
+    search. Ctrl-C saves the best model so far and exits with 130; a second one ends at once.
 
     Options:
         out: Folder for the model; the report is put next to it.
         minutes: Time limit for everything, including the final fit.
         models: Names of models to try, separated by commas; popularity is added. By default those
             that suit the data and need no torch.
-        metric: What is compared.
 
     Example: transcf auto events.csv --minutes 10 --out models/shop
     """
@@ -160,7 +158,6 @@ def auto(
             minutes,
             out,
             models=options.split_names(models),
-            metric=metric,
             seed=seed,
             store=None if store is None else store.folder,
             overwrite=overwrite,

@@ -91,6 +91,8 @@ def files_of(spec: str | PathLike[str]) -> list[Path]:
 
 
 def _folder_files(folder: Path) -> list[Path]:
+    if (folder / "model.json").is_file():
+        raise DataError(f"{folder} is a saved model, not data: name the events.")
     files = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]

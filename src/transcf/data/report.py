@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
+import polars as pl
 
 from transcf.data.validate import Roles, list_names
 
@@ -101,3 +102,27 @@ def reading_notes(log: Interactions | PartitionedLog) -> list[str]:
             "positive whatever its rating (--min-rating sets a lower bound)"
         )
     return notes
+
+
+def facts_of(log: Interactions) -> dict[str, Any]:
+    """Count what a log holds."""
+    per_user, per_item = log.by_user.counts, log.by_item.counts
+    facts: dict[str, Any] = {
+        "users": log.n_users,
+        "items": log.n_items,
+        "interactions": len(log),
+        "density": log.density,
+        "median_per_user": float(np.median(per_user)),
+        "median_per_item": float(np.median(per_item)),
+        "ratings": log.ratings is not None,
+        "timestamps": log.timestamps is not None,
+    }
+    if log.timestamps is not None:
+        ends = pl.Series([log.timestamps.min(), log.timestamps.max()])
+        ends = ends.cast(pl.Datetime("us")) if log.times_are_dates else ends
+        facts["first_time"], facts["last_time"] = ends.cast(pl.String)
+    if log.categories is not None:
+        facts["categories"] = log.categories["category"].n_unique()
+    if log.links is not None:
+        facts["links"] = len(log.links) // 2
+    return facts

@@ -138,9 +138,10 @@ def _usual_column(names: Sequence[str], role: Role, label: str) -> str | None:
         )
     if not found and role in _UNNAMED:
         no_header = ", or say header=False (--read header=no) if the first line is data"
+        is_likely = any(map(looks_like_data, names)) or not any(usual_roles(names))
         raise DataError(
             f"{label} has no {role} column with a usual name such as '{role}_id'; its columns are "
-            f"{list_names(names)}: {naming(role)}{no_header * any(map(looks_like_data, names))}."
+            f"{list_names(names)}: {naming(role)}{no_header * is_likely}."
         )
     return found[0] if found else None
 

@@ -20,11 +20,13 @@ from transcf import __version__
 from transcf.data.atomic import atomic_write
 from transcf.data.files import path_of
 from transcf.data.json_text import to_json
+from transcf.data.report import counted
 from transcf.errors import DivergenceError, TransCFError
 from transcf.evaluation import Evaluation, average_seeds, paired_tests, summarize_seeds
 from transcf.evaluation.results import LEVEL
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
+from transcf.tables import Table, legend, text_of
 
 if TYPE_CHECKING:
     from transcf.experiments.run import EvalConfig
@@ -212,6 +214,37 @@ class CandidateResult:
         if not self.full_ranking:
             del values["full_ranking"]
         return {**values, **self.parts, "trials": _trials(self.trials)}
+
+    def table(self, dataset: str) -> Table:
+        """Return one row per metric, with figures of the full ranking if candidates are sampled."""
+        several = self.runs > 1
+        rows = [
+            [name, text_of(found["mean"]), text_of(found["se"])]
+            + [text_of(found["sd"] if several else None)]
+            + ([text_of(self.full_ranking[name]["mean"])] if self.full_ranking else [])
+            for name, found in self.metrics.items()
+        ]
+        title = f"{self.name} on {dataset}: {self.protocol} protocol, {self.subset}, "
+        title += f"{counted(self.users, 'user')}, {self.ties} ties"
+        title += f", {self.runs} runs" if several else ""
+        skipped = ", ".join(f"{reason} {count:,}" for reason, count in self.skipped.items())
+        explained = legend(
+            [*self.metrics, *self.catalogue],
+            "se = standard error over users, what another sample of users would change",
+            "sd = spread of the seeds' means",
+        )
+        cached = f"; {self.stored} of {self.cells} from the store of runs" if self.stored else ""
+        notes = [
+            ", ".join(f"{name} {value:.4g}" for name, value in self.catalogue.items()),
+            f"held out: {self.split}",
+            f"skipped: {skipped or 'none'}",
+            explained,
+            *self.notes,
+            f"fitted in {self.seconds:.1f} s{cached}",
+        ]
+        columns = ["metric", "mean", "se (users)", "sd (seeds)"]
+        columns += ["full ranking"] if self.full_ranking else []
+        return Table(title, columns, rows, [note for note in notes if note])
 
     @property
     def first(self) -> RunResult:

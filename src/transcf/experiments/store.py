@@ -70,6 +70,25 @@ class Entry:
     versions: Mapping[str, str]
     written: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found = self.result
+        return {
+            "key": self.key,
+            **self.about,
+            "cell": dict(self.cell),
+            "written": self.written,
+            "versions": dict(self.versions),
+            "parameters": dict(found.parameters),
+            "seconds": found.seconds,
+            "spent_seconds": found.spent,
+            "validation": found.validation,
+            "best_epoch": found.best_epoch,
+            "curve": list(found.curve),
+            "error": None if found.error is None else str(found.error),
+            "evaluation": None if found.evaluation is None else found.evaluation.to_dict(),
+        }
+
 
 class Store:
     """A folder of stored runs, created with the first one; several processes may use it."""

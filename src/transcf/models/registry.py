@@ -162,6 +162,33 @@ def name_and_params(model: Recommender[Any]) -> tuple[str, dict[str, Any]]:
     return name, {key: value for key, value in given.items() if value != usual[key]}
 
 
+def describe(name: str, *, whole: bool = True) -> dict[str, Any]:
+    """Return name, class, summary and parameters of a model, as JSON values.
+
+    Unless `whole`, a variant has only the parameters that make it one.
+    """
+    from transcf.models.params import flat_fields, values_of
+
+    class_name, name = _find(name)
+    kind, values = import_class(class_name), values_of(create(name).settings)
+    own, first = kind._variants[name], next(iter(kind._variants))
+    summary = (kind.__doc__ or "").strip().split("\n")[0]
+    if name != first:
+        changed = ", ".join(f"{key}={value}" for key, value in own.items())
+        why = kind._not_in_all.get(name)
+        summary = f"As {first}, with {changed}" + (f" (not part of all: {why})." if why else ".")
+    parameters = {
+        field.name: {
+            "default": values[field.name],
+            "allowed": str(field.metadata["rule"]),
+            "meaning": field.metadata["meaning"],
+        }
+        for field in flat_fields(kind._settings_class)
+        if whole or name == first or field.name in own
+    }
+    return {"name": name, "class": class_name, "summary": summary, "parameters": parameters}
+
+
 def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, Any]:
     """Return the parameters of a preset; those for a dataset replace the general ones."""
     found = presets().get(class_name, {})

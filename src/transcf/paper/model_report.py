@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from transcf.data.datasets import absolute_name
 from transcf.data.ids import Id
 from transcf.data.interactions import Interactions
 from transcf.data.report import counted
 from transcf.data.split import Split
-from transcf.errors import TransCFError
+from transcf.data.splitters import open_log_and_split
+from transcf.errors import DataError, EvaluationError, TransCFError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.pages import Drawing, Page, Section, bars
 from transcf.models.base import Recommender
@@ -23,6 +25,7 @@ from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
 from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
+from transcf.paper.analysis import WHAT, OnProgress, Subject
 from transcf.paper.spaces import Analysis, typical_users
 from transcf.tables import Table, legend
 
@@ -41,6 +44,8 @@ _TRAINING = {
     "seconds": "seconds of training",
 }
 _CHARTS_ONLY = ("variety", "likeness")  # analyses whose charts show all values of their tables
+#: Parts of `report_of`.
+PARTS = ("opening the data", "evaluating", "analysing")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +192,45 @@ class ModelReport:
                 change = analysis.facts["median_change_percent"]
                 facts["median change of distances by translation"] = f"{change:.2g} %"
         return facts
+
+
+def report_of(
+    model: Recommender[Any],
+    data: str | None = None,
+    on_progress: OnProgress = lambda text: None,
+    track: Callable[[Iterable[str]], Iterable[str]] = iter,
+) -> ModelReport:
+    """Compute all parts that are available; the report says why others are missing.
+
+    Args:
+        model: A fitted model.
+        data: A path or the name of a dataset; by default the data that the model was fitted on.
+        on_progress: Called with one line of text at every step.
+        track: Yields `PARTS` and counts them, as progress bars do.
+    """
+    parts = iter(track(PARTS))
+    on_progress(next(parts))
+    origin, quality, missing = model.report_, None, {}
+    if data is None and "dataset" not in origin:
+        reason = "the model does not say what it was fitted on: name it with --data DATA"
+        return ModelReport(model, missing={"data": reason})
+    is_own = data is None or absolute_name(data) == origin.get("dataset")
+    name = origin["dataset"] if data is None else data
+    reading = origin.get("reading", {}) if is_own else {}
+    protocol = origin.get("protocol") if is_own else None
+    log, split = open_log_and_split(name, protocol, seed=origin.get("split_seed", 0), **reading)
+    on_progress(next(parts))
+    try:
+        if model.users_ != log.users or model.items_ != log.items:
+            raise DataError(f"{name} has other users or items than the model was fitted on.")
+        held_out = is_own and bool(origin.get("held_out"))
+        quality = evaluate_quality(model, split, held_out=held_out)
+    except (DataError, EvaluationError) as error:
+        missing["accuracy"] = str(error)
+    on_progress(next(parts))
+    subject = Subject({model.name: model}, log)
+    analyses, others = subject.all(WHAT, on_progress)
+    return ModelReport(model, log, quality, analyses, missing | others)
 
 
 def _two_columns(title: str, column: str, values: Mapping[str, Any]) -> Table:

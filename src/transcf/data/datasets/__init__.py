@@ -160,6 +160,11 @@ def is_name(spec: str | PathLike[str]) -> bool:
     return isinstance(spec, str) and spec in dataset_names() and not Path(spec).exists()
 
 
+def absolute_name(spec: str) -> str:
+    """Return a name or a path such that it means the same from any folder."""
+    return spec if is_name(spec) else str(path_of(spec).resolve())
+
+
 def resolve(spec: str | PathLike[str]) -> str | Path:
     """Return the name of a dataset as text, all else as a path; warn where both fit."""
     if is_name(spec):
