@@ -265,7 +265,8 @@ _OPTIONS = {
     "on_unknown='skip'": "--on-unknown skip",
     "include_seen=True": "--with-seen",
     "name a folder for it (store=FOLDER)": "leave out --store none",
-    "split by leave_one_out(log), or cut it earlier": "use --protocol leave-last-out",
+    "split by leave_one_out(log), or cut it earlier": "evaluate or compare with --protocol "
+    "leave-last-out",
 }
 
 
