@@ -14,17 +14,20 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import FitWarning, TransCFError
+from transcf.evaluation import Validation
+from transcf.evaluation.metrics import Floats
 from transcf.experiments.experiment import Candidate
 from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest
 from transcf.models.base import Recommender
-from transcf.models.blend import Blend, Part
-from transcf.models.families import IterationSettings, LogSizes
+from transcf.models.blend import CACHE_BYTES, Blend, Part
+from transcf.models.families import IterationSettings, LogSizes, resolve
 from transcf.models.params import values_of
 from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
+from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
@@ -36,14 +39,46 @@ _SAMPLE_ITEMS = 3_000
 _SURE_SECONDS = 2.0
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
-#: Evaluations that the search for the weights of a blend costs, by the number of parts.
+#: Epochs after which the time of a fit is known well enough to stop it, and what is allowed then.
+_SURE_EPOCHS, _SLACK = 3, 0.9
+#: Trials of the search for the weights of a blend, by the number of parts.
 _WEIGHT_TRIALS = {2: 25, 3: 100}
+#: Seconds for one score of one part in such a trial.
+_SCORE_SECONDS = 1.5e-9
 #: Standard errors that a gain has to exceed are 1 + this / sqrt(users).
 _CAUTION = 8.0
 
 
 class OutOfTimeError(Exception):
-    """A fit was stopped because it would exceed the time limit."""
+    """A trial was stopped because it would exceed the time limit; it would take `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class _TimedValidation(Validation):
+    """A validation that may be stopped before any evaluation."""
+
+    check: Callable[[], None]
+
+    def per_user(self, scorer: Scorer) -> Floats:
+        """Return the metric of each user, unless it is time to stop."""
+        self.check()
+        return super().per_user(scorer)
+
+
+@dataclass(frozen=True)
+class _TimedConfig(EvalConfig):
+    """A configuration whose validations call `check`, which raises an error to stop a fit."""
+
+    check: Callable[[], None] = lambda: None
+
+    def validation(self, split: Split) -> Validation:
+        """Return the validation that chooses epochs and parameters."""
+        found = _TimedValidation.of(split, self.protocol, self.ties, self.k)
+        found.check = self.check
+        return found
 
 
 @dataclass(eq=False)
@@ -76,6 +111,8 @@ class AutoTrial:
     @property
     def evaluation_seconds(self) -> float:
         """Time of the evaluation."""
+        if self.parts:
+            return sum(part.evaluation_seconds for part in self.parts)
         return max(0.0, self.result.spent - self.result.seconds)
 
     @property
@@ -118,7 +155,7 @@ class AutoSearch:
     untested: str = ""  # why the winner was not tested
     reserved: float = 0.0  # seconds to keep for blends of the best models
     blend_factor: float = 1.0  # measured time of blends against its estimate
-    _sampled: dict[str, float] = field(default_factory=dict)
+    _whole_fits: dict[str, float] = field(default_factory=dict)  # estimated seconds with defaults
 
     @property
     def elapsed(self) -> float:
@@ -145,14 +182,12 @@ class AutoSearch:
         return -math.inf if found is None else found.metrics[self.metric].mean
 
     def ranked(self) -> list[AutoTrial]:
-        """Return the best trial of each model, the best first."""
+        """Return the best trial of each model, the best first; of equal trials the first."""
         best: dict[str, AutoTrial] = {}
-        for trial in self.trials:
+        for trial in sorted(self.trials, key=self.value, reverse=True):
             if trial.result.error is None and not trial.parts:
                 best.setdefault(trial.name, trial)
-                if self.value(trial) > self.value(best[trial.name]):
-                    best[trial.name] = trial
-        return sorted(best.values(), key=self.value, reverse=True)
+        return list(best.values())
 
     def gains(self, trial: AutoTrial, over: AutoTrial) -> bool:
         """Return whether the paired gain over another trial is larger than chance makes it.
@@ -226,9 +261,9 @@ class AutoSearch:
                 known.append(trial.result.spent * work / before.get("epochs", 1) * max(1.0, larger))
         if known:
             return float(min(known))
-        if name not in self._sampled:
-            self._sampled[name] = self._sample_seconds(name)
-        return self._sampled[name] * work / (epochs or 1) + self.evaluation_seconds
+        if name not in self._whole_fits:
+            self._whole_fits[name] = self._sample_seconds(name)
+        return self._whole_fits[name] * work / (epochs or 1) + self.evaluation_seconds
 
     def _sample_seconds(self, name: str) -> float:
         """Estimate the time of a fit with default settings from a fit on a sample of the events."""
@@ -253,16 +288,24 @@ class AutoSearch:
                 break  # a first fit may load kernels, which counts once and not for each epoch
         return found
 
+    def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
+        """Estimate the time to choose the weights of a blend and to evaluate it."""
+        users = np.count_nonzero(self.split.validation.user_counts)
+        scores = min(users * self.split.train.n_items * len(parts), CACHE_BYTES // 4)
+        seconds = _WEIGHT_TRIALS[len(parts)] * (scores * _SCORE_SECONDS + self.evaluation_seconds)
+        # Scores are computed by one thread for the search, and by all for the evaluation.
+        return seconds + sum(part.fit_seconds + 3 * part.evaluation_seconds for part in parts)
+
     # -- trials --------------------------------------------------------------------------------
 
     def default_epochs(self, name: str) -> int:
         """Return the default number of epochs of a model; 0 for models without epochs."""
-        settings: Any = create(name).settings
-        if not isinstance(settings, IterationSettings):
+        return self._epochs_of(create(name))
+
+    def _epochs_of(self, model: Recommender[Any]) -> int:
+        if not isinstance(model.settings, IterationSettings):
             return 0
-        if hasattr(settings, "for_log"):
-            settings = settings.for_log(LogSizes.of(self.split.train))
-        return int(settings.epochs)
+        return resolve(model.settings, LogSizes.of(self.split.train)).epochs
 
     def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
         """Make a model with the seed of the search."""
@@ -274,9 +317,9 @@ class AutoSearch:
         for trial in self.trials:
             if (trial.name, trial.share) == (name, share) and trial.setting == setting:
                 return trial
-        params = dict(setting)
+        params, epochs = dict(setting), self.default_epochs(name)
         if share < 1:
-            params["epochs"] = max(1, round(share * self.default_epochs(name)))
+            params["epochs"] = max(1, round(share * epochs))
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
         if not is_first and not self.is_stored(model):
@@ -292,8 +335,9 @@ class AutoSearch:
         self.report(f"trying {label}")
         try:
             result = self.evaluate(model)
-        except OutOfTimeError:
-            self.skipped[label] = "stopped: it took longer than expected"
+        except OutOfTimeError as late:
+            self._whole_fits[name] = late.seconds * epochs / params.get("epochs", epochs or 1)
+            self.skipped[label] = f"stopped: it would take about {late.seconds:.0f} s"
             return None
         except TransCFError as error:
             if is_first:
@@ -315,22 +359,24 @@ class AutoSearch:
             if trial.setting == {"parts": text}:
                 return trial
         self.report(f"blending {' and '.join(part.name for part in parts)}")
-        started = perf_counter()
-        if not self.is_stored(blend):
-            cost = _WEIGHT_TRIALS[len(parts)] * self.evaluation_seconds
-            cost += sum(part.fit_seconds + 2 * part.evaluation_seconds for part in parts)
-            expected = self.blend_factor * cost
-            if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
-                self.skipped[text] = f"no time: about {expected:.0f} s"
-                return None
-            try:
-                blend = self._blended(parts)
-            except TransCFError as error:
-                self.skipped[text] = str(error)
-                return None
-            if cost > 0:
+        started, cost = perf_counter(), self._blend_seconds(parts)
+        try:
+            if not self.is_stored(blend):
+                expected = self.blend_factor * cost
+                if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
+                    self.skipped[text] = f"no time: about {expected:.0f} s"
+                    return None
+                blend = self._blended(parts, self.limit - self.finish_seconds())
+            result = self.evaluate(blend)
+        except OutOfTimeError as late:
+            self.skipped[text] = f"stopped: it would take more than {late.seconds:.0f} s"
+            return None
+        except TransCFError as error:
+            self.skipped[text] = str(error)
+            return None
+        finally:
+            if blend.is_fitted and cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
-        result = self.evaluate(blend)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 
     def _add(self, trial: AutoTrial) -> AutoTrial:
@@ -359,9 +405,10 @@ class AutoSearch:
         trial.model = model
         return model
 
-    def _blended(self, parts: Sequence[AutoTrial]) -> Recommender[Any]:
+    def _blended(self, parts: Sequence[AutoTrial], latest: float = math.inf) -> Recommender[Any]:
         models = [self.fitted(part) for part in parts]
-        blend: Recommender[Any] = Blend.of(models, self.config.validation(self.split))
+        config = self._timed(self.config, latest)
+        blend: Recommender[Any] = Blend.of(models, config.validation(self.split))
         return blend
 
     def part(self, *, test: bool) -> tuple[Split, EvalConfig]:
@@ -375,22 +422,42 @@ class AutoSearch:
         key = RunKey.evaluated(model, *self.part(test=test))
         return self.store is not None and self.store.find(key) is not None
 
+    def _timed(self, config: EvalConfig, latest: float) -> EvalConfig:
+        """Return a configuration whose validations end a trial after a time, or after Ctrl-C."""
+        started = self.elapsed
+
+        def check() -> None:
+            self.check_interrupt()
+            if self.elapsed > latest:
+                raise OutOfTimeError(self.elapsed - started)
+
+        options = {name: getattr(config, name) for name in EvalConfig.__dataclass_fields__}
+        return _TimedConfig(**options, check=check)
+
     def evaluate(self, model: Recommender[Any], *, test: bool = False) -> RunResult:
         """Fit and evaluate a model, or take the result from the run cache.
 
         A run that another process is computing is computed here, too: it might take longer than
-        there is time. Raises an `OutOfTimeError` if a fit of a trial does.
+        there is time. Raises an `OutOfTimeError` as soon as it is clear that a trial would, too.
         """
-        latest = math.inf if test else self.limit - self.finish_seconds()
+        is_free = test or not self.trials
+        latest = math.inf if is_free else self.limit - self.finish_seconds()
+        started, epochs, ends = self.elapsed, self._epochs_of(model), list[float]()
+        split, config = self.part(test=test)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
-            if self.trials and self.elapsed > latest:
-                raise OutOfTimeError
+            ends.append(self.elapsed)
+            each = (ends[-1] - ends[0]) / max(1, epoch.number - 1)  # the first may load kernels
+            left = (epochs - epoch.number) * each
+            is_sure = epoch.number >= _SURE_EPOCHS
+            if self.elapsed + _SLACK * left * is_sure > latest:
+                raise OutOfTimeError(self.elapsed - started + left)
 
         def run(store: Store | None) -> RunResult:
             return fit_and_evaluate(
                 model,
-                *self.part(test=test),
+                split,
+                config if is_free else self._timed(config, latest),
                 store,
                 start_fit=lambda step: FitOptions(progress=False, on_epoch=on_epoch),
                 dataset="auto",
