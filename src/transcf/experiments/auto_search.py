@@ -13,7 +13,7 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.errors import FitWarning, TransCFError
+from transcf.errors import EvaluationError, FitWarning, TransCFError
 from transcf.evaluation import Validation
 from transcf.evaluation.metrics import Floats
 from transcf.experiments.experiment import Candidate
@@ -31,16 +31,19 @@ from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
-#: Events of a sample on which the time of a fit is estimated; smaller logs need no estimate.
-_SAMPLE = 20_000
-#: Items of the sample for dense models.
-_SAMPLE_ITEMS = 3_000
-#: Estimates from this time on are made twice.
-_SURE_SECONDS = 2.0
+#: Events of samples on which the time of a fit is estimated; smaller logs need no estimate, as
+#: fits can be stopped after any epoch, and those without epochs take seconds.
+_SAMPLES = (75_000, 150_000)
+#: Items of the samples for dense models.
+_ITEM_SAMPLES = (1_000, 2_000)
+#: The larger sample is used if an estimate is longer than this, and the sample takes at most this
+#: share of the time limit.
+_SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
-#: Epochs after which the time of a fit is known well enough to stop it, and what is allowed then.
-_SURE_EPOCHS, _SLACK = 3, 0.9
+#: Epochs or seconds after which the time of a fit is known well enough to stop it, and the share
+#: of that time that has to be left.
+_SURE_EPOCHS, _SURE_AFTER, _SLACK = 3, 5.0, 0.9
 #: Trials of the search for the weights of a blend, by the number of parts.
 _WEIGHT_TRIALS = {2: 25, 3: 100}
 #: Seconds for one score of one part in such a trial.
@@ -205,13 +208,15 @@ class AutoSearch:
     def winner(self) -> AutoTrial:
         """Return the best of the defaults, unless another setting or a blend gains over it.
 
-        The best of many settings looks better than it is.
+        The best of many settings looks better than it is. Of a default that was tried with more and
+        with fewer epochs the former counts.
         """
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
-        best = next(trial for trial in done if trial.is_default)
+        share = {trial.name: trial.share for trial in sorted(done, key=lambda one: one.share)}
+        best = next(one for one in done if one.is_default and one.share == share[one.name])
         for others in (
-            [trial for trial in done if not trial.is_default and not trial.parts],
+            [trial for trial in done if not trial.parts],
             [trial for trial in done if trial.parts],
         ):
             best = next((trial for trial in others if self.gains(trial, best)), best)
@@ -266,26 +271,30 @@ class AutoSearch:
         return self._whole_fits[name] * work / (epochs or 1) + self.evaluation_seconds
 
     def _sample_seconds(self, name: str) -> float:
-        """Estimate the time of a fit with default settings from a fit on a sample of the events."""
+        """Estimate the time of a fit with default settings from fits on samples of the events.
+
+        The lower one counts: a first fit may load kernels, and a small one has more overhead.
+        """
         train, epochs = self.split.train, self.default_epochs(name)
-        rng, sample, factor = np.random.default_rng(self.seed), train, 1.0
-        if name in DENSE and train.n_items > _SAMPLE_ITEMS:
-            taken = rng.permutation(train.n_items) < _SAMPLE_ITEMS
-            sample = train.select(taken[train.item_rows], drop_ids=True)
-            factor = (train.n_items / max(1, sample.n_items)) ** DENSE[name]
-        elif len(train) > _SAMPLE:
-            taken = rng.random(train.n_users) < _SAMPLE / len(train)
-            sample = train.select(taken[train.user_rows])
-            factor = len(train) / max(1, len(sample))
-        if not len(sample) or (sample is train and not epochs):
-            return 0.0
-        found = math.inf
-        for _ in range(2):
+        power, by_items = DENSE.get(name, 1), name in DENSE
+        owners, n_owners = train.user_rows, train.n_users
+        whole, sizes = len(train), _SAMPLES
+        if by_items:
+            owners, n_owners = train.item_rows, train.n_items
+            whole, sizes = train.n_items, _ITEM_SAMPLES
+        draws = np.random.default_rng(self.seed).random(n_owners)[owners]
+        found = math.inf if whole > sizes[0] else 0.0
+        for size in sizes:
+            sample = train.select(draws * whole < size, drop_ids=by_items)
+            if size >= whole or not len(sample):
+                break
             model = self.make_model(name, {"epochs": 1} if epochs else {})
             model.fit(sample, None, FitOptions(progress=False))
-            found = min(found, model.report_["seconds"] * factor * (epochs or 1))
-            if found < _SURE_SECONDS:
-                break  # a first fit may load kernels, which counts once and not for each epoch
+            seconds = model.report_["seconds"]
+            larger = whole / (sample.n_items if by_items else len(sample))
+            found = min(found, seconds * larger**power * (epochs or 1))
+            if found < _SURE_SECONDS or 2**power * seconds > _SAMPLE_SHARE * self.limit:
+                break
         return found
 
     def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
@@ -337,9 +346,14 @@ class AutoSearch:
             result = self.evaluate(model)
         except OutOfTimeError as late:
             self._whole_fits[name] = late.seconds * epochs / params.get("epochs", epochs or 1)
-            self.skipped[label] = f"stopped: it would take about {late.seconds:.0f} s"
+            self.skipped[label] = f"no time: about {late.seconds:.0f} s for one fit"
             return None
         except TransCFError as error:
+            if is_first and isinstance(error, EvaluationError):
+                raise EvaluationError(
+                    f"The log is too small to compare models on held-out events: {error} "
+                    "`transcf fit` fits one model without a comparison."
+                ) from error
             if is_first:
                 raise
             result = RunResult.failed(model, error)
@@ -369,7 +383,7 @@ class AutoSearch:
                 blend = self._blended(parts, self.limit - self.finish_seconds())
             result = self.evaluate(blend)
         except OutOfTimeError as late:
-            self.skipped[text] = f"stopped: it would take more than {late.seconds:.0f} s"
+            self.skipped[text] = f"no time: more than {late.seconds:.0f} s"
             return None
         except TransCFError as error:
             self.skipped[text] = str(error)
@@ -447,11 +461,14 @@ class AutoSearch:
 
         def on_epoch(epoch: Epoch[Any]) -> None:
             ends.append(self.elapsed)
-            each = (ends[-1] - ends[0]) / max(1, epoch.number - 1)  # the first may load kernels
-            left = (epochs - epoch.number) * each
-            is_sure = epoch.number >= _SURE_EPOCHS
-            if self.elapsed + _SLACK * left * is_sure > latest:
-                raise OutOfTimeError(self.elapsed - started + left)
+            spent, number = ends[-1] - started, epoch.number
+            if is_free or (number < _SURE_EPOCHS and spent < _SURE_AFTER):
+                return
+            # The first epoch may have loaded kernels.
+            each = (ends[-1] - ends[0]) / (number - 1) if number > 1 else spent
+            left = (epochs - number) * each
+            if not self.has_time(_SLACK * left, _SLACK * _MORE_EVENTS * epochs * each):
+                raise OutOfTimeError(spent + left)
 
         def run(store: Store | None) -> RunResult:
             return fit_and_evaluate(
