@@ -121,6 +121,9 @@ def test_usual_names_and_separators_are_found(tmp_path, header):
 def test_less_usual_names_give_way_to_usual_ones():
     shop = pl.DataFrame({"customer": [1], "sku": ["a"], "when": ["2020-02-03"]})
     assert read_interactions(shop).to_frame().rows() == [(1, "a", datetime(2020, 2, 3))]
+    sessions = pl.DataFrame({"session_id": [3], "item_id": [4], "played_at": [5]})
+    assert read_interactions(sessions).to_frame().rows() == [(3, 4, 5)]
+    assert read_interactions(sessions.with_columns(user_id=1)).to_frame().rows() == [(1, 4, 5)]
     both = shop.with_columns(product_id=7, time=5)
     assert read_interactions(both).to_frame().rows() == [(1, 7, 5)]
     with pytest.raises(DataError, match="several columns"):

@@ -249,3 +249,23 @@ def test_at_most_a_thousand_users_choose(split: Split) -> None:
     model = create("ease").fit(split.train, judge)
     assert model.report_["trend"]["users"] <= 1000
     assert judge(model) == pytest.approx(model.report_["trend"]["with"], abs=1e-6)
+
+
+def test_further_events_are_counted_in_all_parts_of_a_blend(split: Split) -> None:
+    model = Blend(parts="itemknn + ease").fit(split.train, split.validation)
+    items, times = np.array([3, -1, 3], np.int32), np.array([5, 6, 7])
+    renewed = model.learned_.with_recent_events(items, times)
+    for new, old in zip(renewed.parts, model.learned_.parts, strict=True):
+        trend = trend_of(old)
+        assert trend is not None
+        wanted = trend.recent * 2 ** (-3 / trend.half_life_events)
+        wanted[3] += 1 + 2 ** (-2 / trend.half_life_events)
+        np.testing.assert_allclose(trend_of(new).recent, wanted)
+    user = split.train.users.series[0]
+    explained = model.explain(user, split.train.items.series[3], include_seen=True)
+    factors = [factor for _, factor in model.learned_._weighted]
+    offsets = [float(part.offset[3]) for part, _ in model.learned_._weighted]
+    assert explained.details["trend"] == pytest.approx(np.dot(factors, offsets))
+    assert any("Recent popularity" in note for note in explained.notes)
+    plain = Blend(parts="itemknn(trend=0) + ease(trend=0)").fit(split.train).learned_
+    assert plain.with_recent_events(items, times) is plain

@@ -151,23 +151,60 @@ def test_refresh_learns_from_events_and_serves_what_is_not_worse(
     assert refresh(versions, store).version is None
 
 
+@pytest.mark.parametrize("name", ["ease", "blend"])
 def test_a_trend_goes_on_from_its_counts_without_the_times_of_old_events(
-    shop: Path, log: Interactions
+    shop: Path, log: Interactions, name: str
 ) -> None:
     versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
-    model = create("ease").fit(log)
+    model = create(name, **({"parts": "ease + itemknn"} if name == "blend" else {})).fit(log)
     old = AutoTrend.of(log, 2.0, 0.02, 1.0)
-    model.learned_ = old.add_to(model.learned_)
+    if name == "blend":
+        model.learned_.parts = [old.add_to(part) for part in model.learned_.parts]
+    else:
+        model.learned_ = old.add_to(model.learned_)
     versions.switch(versions.add(model))
     store.add([[Event("new", "i001", 1.7e9), Event("new", "i002", 1.7e9 + 1)]])
     done = refresh(versions, store, data="model", force=True)
     new = transcf.load(versions.folder(done.served))
-    trend = trend_of(new.learned_)
+    trend = trend_of(new.learned_.parts[1] if name == "blend" else new.learned_)
     assert trend is not None
     decay, expected = 2 ** (-1 / old.half_life_events), np.zeros(len(new.items_))
     expected[new.items_.rows(log.items.series)] = old.recent * decay**2
     expected[new.items_.rows(["i001", "i002"])] += [decay, 1.0]
     assert trend.recent == pytest.approx(expected)
+
+
+def test_the_service_counts_events_in_the_trend(
+    shop: Path, log: Interactions, open_client: Callable[..., TestClient]
+) -> None:
+    """As `partial_fit` does: repeated pairs change nothing, unknown items make others older."""
+    versions, store = Versions(shop / "shop"), EventStore(str(shop / "events.db"))
+    model = create("transcf-mixture", dim=8, epochs=2).fit(log)
+    model.learned_ = AutoTrend.of(log, 2.0, 0.02, 1.0).add_to(model.learned_)
+    versions.switch(versions.add(model))
+    client = open_client(shop / "shop", events=str(shop / "events.db"))
+    before = client.get("/v1/recommendations/u005?k=60").json()
+    manager = client.app.state.service.versions  # type: ignore[attr-defined]
+    known = log.items.ids(log.histories[5][:1]).item()
+    pairs = [("u005", known), *((f"new {n}", f"i{1 + n % 3:02d}") for n in range(40))]
+    pairs += [("new 1", "unknown"), ("new 0", "i01"), ("new 1", "i02")]
+    events = [Event(user, item, 1.7e9 + n) for n, (user, item) in enumerate(pairs)]
+    store.add([events])
+    manager._events.update()
+    manager.renew_trend()
+    columns = {"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}
+    rows = pl.DataFrame(columns | {"timestamp": range(len(pairs))})
+    model.partial_fit(rows.unique(["user", "item"], keep="first", maintain_order=True))
+    wanted, found = trend_of(model.learned_), trend_of(manager.current.scorer)
+    assert wanted is not None
+    assert found is not None
+    own = model.items_.rows(log.items.series)
+    assert found.recent == pytest.approx(wanted.recent[own])
+    assert manager.current.scorer.offset == pytest.approx(model.item_offsets_[own], abs=1e-6)
+    after = client.get("/v1/recommendations/u005?k=60").json()
+    assert [entry["item"] for entry in after["items"]] != [one["item"] for one in before["items"]]
+    manager.renew_trend()
+    assert trend_of(manager.current.scorer) is found, "nothing came in meanwhile"
 
 
 @pytest.mark.parametrize("unit", [1, 1000, 10**6])

@@ -38,10 +38,12 @@ _USUAL: Mapping[Role, str] = {
 }
 #: Names that are looked for where no column has one of those.
 _LESS_USUAL: Mapping[Role, str] = {
-    "user": "client clientid buyer buyerid shopper shopperid subscriber subscriberid",
+    "user": "client clientid buyer buyerid shopper shopperid subscriber subscriberid listener "
+    "listenerid player playerid reader readerid session sessionid",
     "item": "sku skuid stockcode productcode itemcode video videoid game gameid recipe recipeid "
     "content contentid",
-    "timestamp": "when eventdate eventtimestamp orderdate purchasedate invoicedate",
+    "timestamp": "when eventdate eventtimestamp orderdate orderedat purchasedate purchasedat "
+    "invoicedate playedat listenedat ratedat clickedat",
 }
 #: Column numbers of a source without names.
 _UNNAMED: Mapping[Role, int] = {"user": 1, "item": 2}

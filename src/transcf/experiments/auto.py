@@ -64,6 +64,8 @@ _ROUNDS, _PATIENCE = 20, 3
 _CHANGE = 0.4
 #: Parameters that models choose by themselves.
 _CHOSEN = ("trend", "trend_half_life")
+#: Share of the time limit for all but writing the model.
+_FOR_SEARCH = 0.97
 #: Models that the best one is blended with.
 _PARTNERS = 3
 
@@ -156,8 +158,8 @@ def auto(
     kept = None if store is None else Store(store)
     with stop_on_interrupt(grace=math.inf) as request:
         search = AutoSearch(
-            log, part, tested, metric, config, kept, seed, 60 * minutes, request, started,
-            on_progress,
+            log, part, tested, metric, config, kept, seed, _FOR_SEARCH * 60 * minutes, request,
+            started, on_progress,
         )  # fmt: skip
         is_interrupted = False
         try:

@@ -13,37 +13,75 @@ import numpy as np
 
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
-from transcf.errors import FitWarning, TransCFError
+from transcf.errors import EvaluationError, FitWarning, TransCFError
+from transcf.evaluation import Validation
+from transcf.evaluation.metrics import Floats
 from transcf.experiments.experiment import Candidate
 from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
 from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest
 from transcf.models.base import Recommender
-from transcf.models.blend import Blend, Part
-from transcf.models.families import IterationSettings, LogSizes
+from transcf.models.blend import CACHE_BYTES, Blend, Part
+from transcf.models.families import IterationSettings, LogSizes, resolve
 from transcf.models.params import values_of
 from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
+from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
-#: Events of a sample on which the time of a fit is estimated; smaller logs need no estimate.
-_SAMPLE = 20_000
-#: Items of the sample for dense models.
-_SAMPLE_ITEMS = 3_000
-#: Estimates from this time on are made twice.
-_SURE_SECONDS = 2.0
+#: Events of samples on which the time of a fit is estimated; smaller logs need no estimate, as
+#: fits can be stopped after any epoch, and those without epochs take seconds.
+_SAMPLES = (75_000, 150_000)
+#: Items of the samples for dense models.
+_ITEM_SAMPLES = (1_000, 2_000)
+#: The larger sample is used if an estimate is longer than this, and the sample takes at most this
+#: share of the time limit.
+_SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
-#: Evaluations that the search for the weights of a blend costs, by the number of parts.
+#: Epochs or seconds after which the time of a fit is known well enough to stop it, and the share
+#: of that time that has to be left.
+_SURE_EPOCHS, _SURE_AFTER, _SLACK = 3, 5.0, 0.9
+#: Trials of the search for the weights of a blend, by the number of parts.
 _WEIGHT_TRIALS = {2: 25, 3: 100}
+#: Seconds for one score of one part in such a trial.
+_SCORE_SECONDS = 1.5e-9
 #: Standard errors that a gain has to exceed are 1 + this / sqrt(users).
 _CAUTION = 8.0
 
 
 class OutOfTimeError(Exception):
-    """A fit was stopped because it would exceed the time limit."""
+    """A trial was stopped because it would exceed the time limit; it would take `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class _TimedValidation(Validation):
+    """A validation that may be stopped before any evaluation."""
+
+    check: Callable[[], None]
+
+    def per_user(self, scorer: Scorer) -> Floats:
+        """Return the metric of each user, unless it is time to stop."""
+        self.check()
+        return super().per_user(scorer)
+
+
+@dataclass(frozen=True)
+class _TimedConfig(EvalConfig):
+    """A configuration whose validations call `check`, which raises an error to stop a fit."""
+
+    check: Callable[[], None] = lambda: None
+
+    def validation(self, split: Split) -> Validation:
+        """Return the validation that chooses epochs and parameters."""
+        found = _TimedValidation.of(split, self.protocol, self.ties, self.k)
+        found.check = self.check
+        return found
 
 
 @dataclass(eq=False)
@@ -76,6 +114,8 @@ class AutoTrial:
     @property
     def evaluation_seconds(self) -> float:
         """Time of the evaluation."""
+        if self.parts:
+            return sum(part.evaluation_seconds for part in self.parts)
         return max(0.0, self.result.spent - self.result.seconds)
 
     @property
@@ -118,7 +158,7 @@ class AutoSearch:
     untested: str = ""  # why the winner was not tested
     reserved: float = 0.0  # seconds to keep for blends of the best models
     blend_factor: float = 1.0  # measured time of blends against its estimate
-    _sampled: dict[str, float] = field(default_factory=dict)
+    _whole_fits: dict[str, float] = field(default_factory=dict)  # estimated seconds with defaults
 
     @property
     def elapsed(self) -> float:
@@ -145,14 +185,12 @@ class AutoSearch:
         return -math.inf if found is None else found.metrics[self.metric].mean
 
     def ranked(self) -> list[AutoTrial]:
-        """Return the best trial of each model, the best first."""
+        """Return the best trial of each model, the best first; of equal trials the first."""
         best: dict[str, AutoTrial] = {}
-        for trial in self.trials:
+        for trial in sorted(self.trials, key=self.value, reverse=True):
             if trial.result.error is None and not trial.parts:
                 best.setdefault(trial.name, trial)
-                if self.value(trial) > self.value(best[trial.name]):
-                    best[trial.name] = trial
-        return sorted(best.values(), key=self.value, reverse=True)
+        return list(best.values())
 
     def gains(self, trial: AutoTrial, over: AutoTrial) -> bool:
         """Return whether the paired gain over another trial is larger than chance makes it.
@@ -170,13 +208,15 @@ class AutoSearch:
     def winner(self) -> AutoTrial:
         """Return the best of the defaults, unless another setting or a blend gains over it.
 
-        The best of many settings looks better than it is.
+        The best of many settings looks better than it is. Of a default that was tried with more and
+        with fewer epochs the former counts.
         """
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
-        best = next(trial for trial in done if trial.is_default)
+        share = {trial.name: trial.share for trial in sorted(done, key=lambda one: one.share)}
+        best = next(one for one in done if one.is_default and one.share == share[one.name])
         for others in (
-            [trial for trial in done if not trial.is_default and not trial.parts],
+            [trial for trial in done if not trial.parts],
             [trial for trial in done if trial.parts],
         ):
             best = next((trial for trial in others if self.gains(trial, best)), best)
@@ -226,43 +266,55 @@ class AutoSearch:
                 known.append(trial.result.spent * work / before.get("epochs", 1) * max(1.0, larger))
         if known:
             return float(min(known))
-        if name not in self._sampled:
-            self._sampled[name] = self._sample_seconds(name)
-        return self._sampled[name] * work / (epochs or 1) + self.evaluation_seconds
+        if name not in self._whole_fits:
+            self._whole_fits[name] = self._sample_seconds(name)
+        return self._whole_fits[name] * work / (epochs or 1) + self.evaluation_seconds
 
     def _sample_seconds(self, name: str) -> float:
-        """Estimate the time of a fit with default settings from a fit on a sample of the events."""
+        """Estimate the time of a fit with default settings from fits on samples of the events.
+
+        The lower one counts: a first fit may load kernels, and a small one has more overhead.
+        """
         train, epochs = self.split.train, self.default_epochs(name)
-        rng, sample, factor = np.random.default_rng(self.seed), train, 1.0
-        if name in DENSE and train.n_items > _SAMPLE_ITEMS:
-            taken = rng.permutation(train.n_items) < _SAMPLE_ITEMS
-            sample = train.select(taken[train.item_rows], drop_ids=True)
-            factor = (train.n_items / max(1, sample.n_items)) ** DENSE[name]
-        elif len(train) > _SAMPLE:
-            taken = rng.random(train.n_users) < _SAMPLE / len(train)
-            sample = train.select(taken[train.user_rows])
-            factor = len(train) / max(1, len(sample))
-        if not len(sample) or (sample is train and not epochs):
-            return 0.0
-        found = math.inf
-        for _ in range(2):
+        power, by_items = DENSE.get(name, 1), name in DENSE
+        owners, n_owners = train.user_rows, train.n_users
+        whole, sizes = len(train), _SAMPLES
+        if by_items:
+            owners, n_owners = train.item_rows, train.n_items
+            whole, sizes = train.n_items, _ITEM_SAMPLES
+        draws = np.random.default_rng(self.seed).random(n_owners)[owners]
+        found = math.inf if whole > sizes[0] else 0.0
+        for size in sizes:
+            sample = train.select(draws * whole < size, drop_ids=by_items)
+            if size >= whole or not len(sample):
+                break
             model = self.make_model(name, {"epochs": 1} if epochs else {})
             model.fit(sample, None, FitOptions(progress=False))
-            found = min(found, model.report_["seconds"] * factor * (epochs or 1))
-            if found < _SURE_SECONDS:
-                break  # a first fit may load kernels, which counts once and not for each epoch
+            seconds = model.report_["seconds"]
+            larger = whole / (sample.n_items if by_items else len(sample))
+            found = min(found, seconds * larger**power * (epochs or 1))
+            if found < _SURE_SECONDS or 2**power * seconds > _SAMPLE_SHARE * self.limit:
+                break
         return found
+
+    def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
+        """Estimate the time to choose the weights of a blend and to evaluate it."""
+        users = np.count_nonzero(self.split.validation.user_counts)
+        scores = min(users * self.split.train.n_items * len(parts), CACHE_BYTES // 4)
+        seconds = _WEIGHT_TRIALS[len(parts)] * (scores * _SCORE_SECONDS + self.evaluation_seconds)
+        # Scores are computed by one thread for the search, and by all for the evaluation.
+        return seconds + sum(part.fit_seconds + 3 * part.evaluation_seconds for part in parts)
 
     # -- trials --------------------------------------------------------------------------------
 
     def default_epochs(self, name: str) -> int:
         """Return the default number of epochs of a model; 0 for models without epochs."""
-        settings: Any = create(name).settings
-        if not isinstance(settings, IterationSettings):
+        return self._epochs_of(create(name))
+
+    def _epochs_of(self, model: Recommender[Any]) -> int:
+        if not isinstance(model.settings, IterationSettings):
             return 0
-        if hasattr(settings, "for_log"):
-            settings = settings.for_log(LogSizes.of(self.split.train))
-        return int(settings.epochs)
+        return resolve(model.settings, LogSizes.of(self.split.train)).epochs
 
     def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
         """Make a model with the seed of the search."""
@@ -274,9 +326,9 @@ class AutoSearch:
         for trial in self.trials:
             if (trial.name, trial.share) == (name, share) and trial.setting == setting:
                 return trial
-        params = dict(setting)
+        params, epochs = dict(setting), self.default_epochs(name)
         if share < 1:
-            params["epochs"] = max(1, round(share * self.default_epochs(name)))
+            params["epochs"] = max(1, round(share * epochs))
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
         if not is_first and not self.is_stored(model):
@@ -292,10 +344,16 @@ class AutoSearch:
         self.report(f"trying {label}")
         try:
             result = self.evaluate(model)
-        except OutOfTimeError:
-            self.skipped[label] = "stopped: it took longer than expected"
+        except OutOfTimeError as late:
+            self._whole_fits[name] = late.seconds * epochs / params.get("epochs", epochs or 1)
+            self.skipped[label] = f"no time: about {late.seconds:.0f} s for one fit"
             return None
         except TransCFError as error:
+            if is_first and isinstance(error, EvaluationError):
+                raise EvaluationError(
+                    f"The log is too small to compare models on held-out events: {error} "
+                    "`transcf fit` fits one model without a comparison."
+                ) from error
             if is_first:
                 raise
             result = RunResult.failed(model, error)
@@ -315,22 +373,24 @@ class AutoSearch:
             if trial.setting == {"parts": text}:
                 return trial
         self.report(f"blending {' and '.join(part.name for part in parts)}")
-        started = perf_counter()
-        if not self.is_stored(blend):
-            cost = _WEIGHT_TRIALS[len(parts)] * self.evaluation_seconds
-            cost += sum(part.fit_seconds + 2 * part.evaluation_seconds for part in parts)
-            expected = self.blend_factor * cost
-            if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
-                self.skipped[text] = f"no time: about {expected:.0f} s"
-                return None
-            try:
-                blend = self._blended(parts)
-            except TransCFError as error:
-                self.skipped[text] = str(error)
-                return None
-            if cost > 0:
+        started, cost = perf_counter(), self._blend_seconds(parts)
+        try:
+            if not self.is_stored(blend):
+                expected = self.blend_factor * cost
+                if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
+                    self.skipped[text] = f"no time: about {expected:.0f} s"
+                    return None
+                blend = self._blended(parts, self.limit - self.finish_seconds())
+            result = self.evaluate(blend)
+        except OutOfTimeError as late:
+            self.skipped[text] = f"no time: more than {late.seconds:.0f} s"
+            return None
+        except TransCFError as error:
+            self.skipped[text] = str(error)
+            return None
+        finally:
+            if blend.is_fitted and cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
-        result = self.evaluate(blend)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 
     def _add(self, trial: AutoTrial) -> AutoTrial:
@@ -359,9 +419,10 @@ class AutoSearch:
         trial.model = model
         return model
 
-    def _blended(self, parts: Sequence[AutoTrial]) -> Recommender[Any]:
+    def _blended(self, parts: Sequence[AutoTrial], latest: float = math.inf) -> Recommender[Any]:
         models = [self.fitted(part) for part in parts]
-        blend: Recommender[Any] = Blend.of(models, self.config.validation(self.split))
+        config = self._timed(self.config, latest)
+        blend: Recommender[Any] = Blend.of(models, config.validation(self.split))
         return blend
 
     def part(self, *, test: bool) -> tuple[Split, EvalConfig]:
@@ -375,22 +436,45 @@ class AutoSearch:
         key = RunKey.evaluated(model, *self.part(test=test))
         return self.store is not None and self.store.find(key) is not None
 
+    def _timed(self, config: EvalConfig, latest: float) -> EvalConfig:
+        """Return a configuration whose validations end a trial after a time, or after Ctrl-C."""
+        started = self.elapsed
+
+        def check() -> None:
+            self.check_interrupt()
+            if self.elapsed > latest:
+                raise OutOfTimeError(self.elapsed - started)
+
+        options = {name: getattr(config, name) for name in EvalConfig.__dataclass_fields__}
+        return _TimedConfig(**options, check=check)
+
     def evaluate(self, model: Recommender[Any], *, test: bool = False) -> RunResult:
         """Fit and evaluate a model, or take the result from the run cache.
 
         A run that another process is computing is computed here, too: it might take longer than
-        there is time. Raises an `OutOfTimeError` if a fit of a trial does.
+        there is time. Raises an `OutOfTimeError` as soon as it is clear that a trial would, too.
         """
-        latest = math.inf if test else self.limit - self.finish_seconds()
+        is_free = test or not self.trials
+        latest = math.inf if is_free else self.limit - self.finish_seconds()
+        started, epochs, ends = self.elapsed, self._epochs_of(model), list[float]()
+        split, config = self.part(test=test)
 
         def on_epoch(epoch: Epoch[Any]) -> None:
-            if self.trials and self.elapsed > latest:
-                raise OutOfTimeError
+            ends.append(self.elapsed)
+            spent, number = ends[-1] - started, epoch.number
+            if is_free or (number < _SURE_EPOCHS and spent < _SURE_AFTER):
+                return
+            # The first epoch may have loaded kernels.
+            each = (ends[-1] - ends[0]) / (number - 1) if number > 1 else spent
+            left = (epochs - number) * each
+            if not self.has_time(_SLACK * left, _SLACK * _MORE_EVENTS * epochs * each):
+                raise OutOfTimeError(spent + left)
 
         def run(store: Store | None) -> RunResult:
             return fit_and_evaluate(
                 model,
-                *self.part(test=test),
+                split,
+                config if is_free else self._timed(config, latest),
                 store,
                 start_fit=lambda step: FitOptions(progress=False, on_epoch=on_epoch),
                 dataset="auto",

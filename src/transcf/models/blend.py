@@ -30,6 +30,7 @@ from transcf.errors import (
     shown,
 )
 from transcf.io.tensors import Arrays, stored
+from transcf.kernels import Array
 from transcf.kernels.compiling import clock
 from transcf.models.base import Recommender
 from transcf.models.explain import Remarks
@@ -37,7 +38,7 @@ from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
-from transcf.models.trend import trend_of, typical_spread
+from transcf.models.trend import WithItemOffsets, trend_of, typical_spread
 from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.sums import CachedScorer, SumView, Weights, search_weights
 
@@ -45,10 +46,11 @@ P = TypeVar("P")
 
 #: A name, what is in parentheses after it (quotes may hold parentheses), and what follows.
 _PART = re.compile(r"""\s*([A-Za-z][\w-]*)\s*(\((?:[^()'"]|'[^']*'|"[^"]*")*\))?\s*(\+|$)""")
-#: Most users of a full ranking that weights are chosen by, unless a sample was given.
-_USERS = 10_000
-#: Memory for the scores of all parts during the search, in bytes.
-_CACHE_BYTES = 512 * 2**20
+#: Most users of a full ranking that weights are chosen by, unless a sample was given: as many as
+#: `CACHE_BYTES` hold the scores of, within these limits.
+_LEAST_USERS, _MOST_USERS = 1_000, 10_000
+#: Memory for the scores of all parts during the search, in bytes; others are computed repeatedly.
+CACHE_BYTES = 512 * 2**20
 
 
 # -- the parts as text -------------------------------------------------------------------------
@@ -154,9 +156,10 @@ class Blend(Recommender[BlendSettings]):
 
     `fit` fits every part, with its epoch chosen on validation data, and then chooses the weights on
     the same data: of two parts the best of 0, .05, ..., 1; of more, one after the other in such
-    steps. In full ranking at most 10,000 users are used. Without validation data all weights are
-    equal. `refit` fits every part again, up to its epoch, and keeps the weights. `Blend.of` blends
-    models that are fitted already. A checkpoint has a folder for each part.
+    steps. In full ranking at most 10,000 users are used, fewer where there are many items. Without
+    validation data all weights are equal. `refit` fits every part again, up to its epoch, and keeps
+    the weights. `Blend.of` blends models that are fitted already. A checkpoint has a folder for
+    each part.
 
     Reference: Jahrer, Töscher and Legenstein, "Combining predictions for accurate recommender
     systems" (KDD 2010).
@@ -179,7 +182,7 @@ class Blend(Recommender[BlendSettings]):
     __init__ = init_from_params(BlendSettings)
 
     #: Stored runs of earlier revisions are not reused.
-    _revision: ClassVar[int] = 3
+    _revision: ClassVar[int] = 4
 
     def _chooses(self, timed: bool) -> bool:
         return True  # the weights
@@ -258,8 +261,10 @@ class Blend(Recommender[BlendSettings]):
         if isinstance(run.before, Blended):
             weights = run.before.weights
         elif run.validation is not None:
-            judge = run.judge_of(_USERS)
-            cached = [CachedScorer(part, _CACHE_BYTES // len(learned)) for part in learned]
+            users = CACHE_BYTES // (4 * len(learned) * len(run.known.items))
+            users = min(max(users, _LEAST_USERS), _MOST_USERS)
+            judge = run.judge_of(users)
+            cached = [CachedScorer(part, CACHE_BYTES // len(learned)) for part in learned]
 
             def metric(weights: Weights) -> float:
                 scorers, factors = zip(*_weighted_parts(cached, weights, spreads), strict=True)
@@ -350,6 +355,22 @@ class Blended(Composite):
         parts, factors = zip(*self._weighted, strict=True)
         return SumView(self.name, [scorer_of(part) for part in parts], factors)
 
+    def with_recent_events(self, items: Rows, times: Array) -> FittedScorer:
+        """Return a blend of parts whose automatic trends count further events."""
+        return self._with_parts([part.with_recent_events(items, times) for part in self.parts])
+
+    def with_trend_after(self, before: FittedScorer, log: Interactions) -> FittedScorer:
+        """Return a blend of parts that keep the counts of their automatic trends."""
+        assert isinstance(before, Blended), "a refit of a blend follows a blend"
+        pairs = zip(self.parts, before.parts, strict=True)
+        return self._with_parts([new.with_trend_after(old, log) for new, old in pairs])
+
+    def _with_parts(self, parts: Sequence[FittedScorer]) -> FittedScorer:
+        """Return a blend of other parts; itself if they are the same."""
+        if all(new is old for new, old in zip(parts, self.parts, strict=True)):
+            return self
+        return Blended(self.known, self.name, parts, self.weights, self.spreads, self.best_epochs)
+
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
         """Fold in new users with steps of training, in the parts that support them."""
         trained: list[Scorer] = []
@@ -375,7 +396,17 @@ class Blended(Composite):
             is_taken = part.name in added
             added[f"{part.name} {len(added) + 1}" if is_taken else part.name] = factor * score
         listed = ", ".join(f"{name} {value:+.3g}" for name, value in added.items())
-        return Remarks((f"What each part adds to the score: {listed}.",), {"parts": added})
+        words, facts = f"What each part adds to the score: {listed}.", {"parts": added}
+        trends = [
+            factor * float(part.offset[item])
+            for part, factor in self._weighted
+            if isinstance(part, WithItemOffsets)
+        ]
+        if not trends:
+            return Remarks((words,), facts)
+        trend = sum(trends)
+        more = f"Recent popularity is {trend:+.3g} of that, the same for every user."
+        return Remarks((words, more), facts | {"trend": trend})
 
     def item_similarity(self) -> Scorer:
         """Return that of the part with the largest weight, of those that have one."""

@@ -19,6 +19,7 @@ from transcf.data.ids import Rows
 from transcf.data.training_data import TrainingData as TrainingData
 from transcf.errors import EvaluationError, FitWarning, UnsupportedError
 from transcf.io.tensors import Arrays, stored
+from transcf.kernels import Array
 from transcf.models.explain import Contributions, Remarks, by_leaving_out
 from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
@@ -74,6 +75,21 @@ class FittedScorer(Scorer, ABC):
     def with_bias(self, offset: Scores) -> FittedScorer | None:
         """Return a scorer with a number added to each item's bias; None if it has no biases."""
         return None
+
+    def with_recent_events(self, items: Rows, times: Array) -> FittedScorer:
+        """Return a scorer whose automatic trend counts further events; itself without a trend.
+
+        `items` has their item rows, `UNKNOWN` for unknown items.
+        """
+        return self
+
+    def with_trend_after(self, before: FittedScorer, log: Interactions) -> FittedScorer:
+        """Return a refitted scorer that keeps the counts of the automatic trend before the refit.
+
+        Events of the log that are not part of them are added. This is for logs without the times of
+        old events.
+        """
+        return self
 
     # -- new users, explanations, similar items and users --------------------------------------
 

@@ -122,14 +122,25 @@ class AutoTrend:
         recent = np.bincount(log.item_rows, np.exp2(-later / events), log.n_items)
         return cls(strength, half_life, spread, events, recent)
 
-    def offset(self, known: TrainingData) -> Scores:
-        """Return what is added to the score of each item: (n_items,) float32."""
-        prior = np.log1p(self.recent) - _ALL_TIME * np.log1p(known.item_counts)
+    def offset(self, item_counts: Array) -> Scores:
+        """Return what is added to the score of each item, by its events: (n_items,) float32."""
+        prior = np.log1p(self.recent) - _ALL_TIME * np.log1p(item_counts)
         return (self.strength * self.spread * prior).astype(np.float32)
 
     def add_to(self, learned: FittedScorer) -> WithItemOffsets:
         """Return a scorer with the trend added."""
-        return WithItemOffsets(learned, self.offset(learned.known), self)
+        return WithItemOffsets(learned, self.offset(learned.known.item_counts), self)
+
+    def with_events(self, items: Rows, times: Array) -> AutoTrend:
+        """Return the trend after further events of item rows, later than all before.
+
+        Events of unknown items only make others older.
+        """
+        known = items != UNKNOWN
+        weights = np.exp2((events_until(times) - len(items)) / self.half_life_events)
+        added = np.bincount(items[known], weights[known], len(self.recent))
+        faded = self.recent * np.exp2(-len(items) / self.half_life_events)
+        return replace(self, recent=faded + added)
 
     def after(self, log: Interactions, old: TrainingData, new: TrainingData) -> AutoTrend:
         """Return the trend after further events, which count as later than all before.
@@ -145,11 +156,8 @@ class AutoTrend:
         pairs = old.seen.entry_rows.astype(np.int64) * len(old.items) + old.seen.indices
         added |= ~np.isin(users.astype(np.int64) * len(old.items) + items, pairs)
         times = log.positions if log.timestamps is None else log.timestamps
-        later = np.count_nonzero(added) - events_until(times[added])
-        weights = np.exp2(-later / self.half_life_events)
         rows = new.items.rows(log.items.series)[log.item_rows[added]]
-        recent *= np.exp2(-len(rows) / self.half_life_events)
-        return replace(self, recent=recent + np.bincount(rows, weights, len(recent)))
+        return replace(self, recent=recent).with_events(rows, times[added])
 
     def arrays(self) -> Arrays:
         """Return the arrays of a model folder."""
@@ -199,15 +207,6 @@ def _with_auto_trend(
         return learned, _no_trend(f"it cannot be validated: {error}")
 
 
-def with_counts_of(learned: FittedScorer, before: FittedScorer, log: Interactions) -> FittedScorer:
-    """Add a log without the times of old events to the counts before a refit, as `partial_fit`."""
-    old, new = trend_of(before), trend_of(learned)
-    if old is None or new is None or not isinstance(learned, WithItemOffsets):
-        return learned
-    trend = replace(old, spread=new.spread).after(log, before.known, learned.known)
-    return trend.add_to(learned.inner)
-
-
 def _no_trend(reason: str) -> dict[str, Any]:
     return {"strength": 0.0, "reason": reason}
 
@@ -226,7 +225,7 @@ def _choose(
 
     @cache
     def metrics(half_life: float, strength: float) -> Array:
-        offset = trend(half_life, strength).offset(learned.known)
+        offset = trend(half_life, strength).offset(learned.known.item_counts)
         return judge.per_user(SumView(learned.name, [cached], [1.0], offset))
 
     without = judge.per_user(cached)
@@ -327,6 +326,22 @@ class WithItemOffsets(Composite):
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the inner scorer and the offsets."""
         return self.inner.attributes() | {_OFFSETS: self.offset}
+
+    def with_recent_events(self, items: Rows, times: Array) -> FittedScorer:
+        """Return a scorer whose automatic trend counts further events."""
+        if self.trend is None:
+            return self
+        trend, counts = self.trend.with_events(items, times), self.known.item_counts
+        added = np.bincount(items[items != UNKNOWN], minlength=len(counts))
+        return WithItemOffsets(self.inner, trend.offset(counts + added), trend)
+
+    def with_trend_after(self, before: FittedScorer, log: Interactions) -> FittedScorer:
+        """Return it with the counts before a refit, and those events of the log that are new."""
+        kept = trend_of(before)
+        if kept is None or self.trend is None:
+            return self
+        trend = replace(kept, spread=self.trend.spread).after(log, before.known, self.known)
+        return trend.add_to(self.inner)
 
     def sum_form(self) -> SumForm | None:
         """Return the score as a logarithm of a sum, if the inner one is."""

@@ -347,6 +347,12 @@ class EventCache:
         """Return the events of a user with numbers above `after`, oldest first."""
         return [event for event in self.by_user.get(user, ()) if event.number > after]
 
+    def since(self, number: int) -> list[Event]:
+        """Return the events of all users with numbers above `number`, in the order of arrival."""
+        with self._lock:
+            found = [e for events in self.by_user.values() for e in events if e.number > number]
+        return sorted(found, key=lambda event: event.number)
+
     def forget(self, number: int) -> None:
         """Drop the events up to a number, once no older model version is served."""
         with self._lock:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from transcf.models.base import Recommender
 from transcf.models.fitted import FittedScorer
 from transcf.models.params import values_of
 from transcf.models.registry import load_version
-from transcf.serving.events import EventCache
+from transcf.serving.events import Event, EventCache
 from transcf.serving.items import NO_METADATA, ItemMetadata, TextIndex
 from transcf.serving.projection import Projection2D
 from transcf.serving.schemas import Item, json_id
@@ -42,6 +43,8 @@ SHARED_FOLDER = "TRANSCF_SHARED"
 _WARM_UP_USERS = 128
 #: Number of refused versions that are remembered.
 _MAX_REFUSED = 100
+#: A trend is renewed after at least so many times the time that it took before.
+_RENEWAL_PAUSE = 20
 #: What the description of a version has of its report.
 _TRAINED = ("interactions", "fitted_on", "best_metric", VALIDATION)
 
@@ -82,6 +85,30 @@ class ModelVersion:
         version = cls(number, folder, model, metadata, _warm_up(model))
         _ = version.popular, version.description, version.item_metadata
         return version
+
+    def with_events(self, events: Sequence[Event]) -> ModelVersion:
+        """Return this version with events counted in its automatic trend; itself without a trend.
+
+        Of each pair of a user and an item the first event counts, and none that the model has
+        learned from. Events are all those since then, not only the newest.
+        """
+        learned, seen = self.model.learned_, self.data.seen
+        pairs = {
+            (event.user, event.item): event.time
+            for event in reversed(events)
+            if event.rating is None or event.rating > 0
+        }
+        users = find_rows(self.users, [user for user, _ in pairs]).tolist()
+        items = find_rows(self.items, [item for _, item in pairs])
+        is_new = [
+            UNKNOWN in (user, item) or item not in seen.row(user)
+            for user, item in zip(users, items.tolist(), strict=True)
+        ]
+        kept = np.array(is_new, dtype=bool)
+        times = np.array([*pairs.values()])[kept]
+        renewed = copy(self)
+        renewed.scorer = learned.with_recent_events(items[kept], times)
+        return self if renewed.scorer is learned else renewed
 
     @cached_property
     def popular(self) -> Rows:
@@ -204,6 +231,8 @@ class VersionManager:
         self.refused: list[dict[str, Any]] = []
         self._pointer_error, self._forget_events = "", False
         self._other: tuple[tuple[int, int, int], ModelVersion] | None = None
+        #: Version and newest event of the trend that is served, and when it may be renewed.
+        self._renewed, self._renew_at = (0, 0), 0.0
         self._checking, self._loading = threading.Lock(), threading.Lock()
         newest = versions.current()
         before = [version for version in versions.all() if version < newest]
@@ -251,6 +280,18 @@ class VersionManager:
         self._forget_events = True
         log.info("Version %d is served from now on.", version)
         return True
+
+    def renew_trend(self) -> None:
+        """Count the events since the served version was trained in its automatic trend."""
+        current, state = self.current, (self.current.number, self._events.last)
+        started = time.monotonic()
+        if state == self._renewed or started < self._renew_at:
+            return
+        renewed = current.with_events(self._events.since(current.events_after))
+        with self._checking:
+            if self.current is current:
+                self.current, self._renewed = renewed, state
+        self._renew_at = time.monotonic() + _RENEWAL_PAUSE * (time.monotonic() - started)
 
     def _load(self, number: int) -> ModelVersion:
         fingerprint = self.versions.fingerprint(number)

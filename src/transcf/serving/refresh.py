@@ -18,7 +18,6 @@ from transcf.io.model_dir import Versions
 from transcf.models.base import Recommender
 from transcf.models.fitted import TrainingData
 from transcf.models.registry import load_version
-from transcf.models.trend import with_counts_of
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
 from transcf.serving.queries import accuracy
@@ -145,7 +144,7 @@ def _trainer(
         old, report = model.learned_, model.report_
         model.refit(log)
         if source == _FOLDER:  # its times are positions in histories: they say nothing about trends
-            model.learned_ = with_counts_of(model.learned_, old, log)
+            model.learned_ = model.learned_.with_trend_after(old, log)
         model.report_ |= {name: report[name] for name in _KEPT if name in report}
         return model
 
@@ -181,7 +180,8 @@ def _evaluate(
     if not targets:
         return 0, None, None
     users, wanted = [*targets], [*targets.values()]
-    old = accuracy(served, resolve_users(served, known, users), wanted)
+    current = served.with_events(older)
+    old = accuracy(current, resolve_users(current, known, users), wanted)
     new = accuracy(candidate, resolve_users(candidate, no_events, users), wanted)
     return len(users), old[_METRIC], new[_METRIC]
 

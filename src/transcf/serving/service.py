@@ -307,7 +307,7 @@ class Service:
     async def start(self) -> None:
         """Begin to check for new versions, and whether the event store works."""
         self._store_answered = time.monotonic()
-        checks = (self._check_versions, self._check_store, self._sample)
+        checks = (self._check_versions, self._check_store, self._renew_trend, self._sample)
         self._watchers = [asyncio.create_task(_repeat(check)) for check in checks]
 
     async def _check_versions(self) -> None:
@@ -324,6 +324,9 @@ class Service:
             with contextlib.suppress(StoreError, RefusedError):
                 await self._posts.submit([])
         self._store_answered = time.monotonic()
+
+    async def _renew_trend(self) -> None:
+        await asyncio.to_thread(self.versions.renew_trend)
 
     async def _sample(self) -> None:
         """Read tokens and set gauges; this never waits for the event store, which may hang."""

@@ -364,8 +364,10 @@ class Mixture(FittedScorer):
         return Transitions.of(larger, self.transitions.strength, logs)
 
     def with_bias(self, offset: Scores) -> Mixture:
-        """Return the same with a number added to each item's bias."""
-        return self._changed(bias=self.bias + offset)
+        """Return the same with a number added to each item's bias; nearest items stay the same."""
+        made = self._changed(bias=self.bias + offset)
+        made.neighbors = self.neighbors
+        return made
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
