@@ -299,7 +299,7 @@ class AutoSearch:
 
     def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
         """Estimate the time to choose the weights of a blend and to evaluate it."""
-        users = np.count_nonzero(self.split.validation.user_counts)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
         scores = min(users * self.split.train.n_items * len(parts), CACHE_BYTES // 4)
         seconds = _WEIGHT_TRIALS[len(parts)] * (scores * _SCORE_SECONDS + self.evaluation_seconds)
         # Scores are computed by one thread for the search, and by all for the evaluation.

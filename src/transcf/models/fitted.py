@@ -24,6 +24,7 @@ from transcf.models.explain import Contributions, Remarks, by_leaving_out
 from transcf.retrieval.scorer import BlockView, Scorer, Scores
 
 if TYPE_CHECKING:
+    from transcf.data.interactions import Interactions
     from transcf.models.training import TrainingRun
     from transcf.retrieval.sums import SumForm
 

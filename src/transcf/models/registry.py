@@ -169,8 +169,8 @@ def describe(name: str, *, whole: bool = True) -> dict[str, Any]:
     """
     from transcf.models.params import flat_fields, values_of
 
-    class_name, name = _find(name)
-    kind, values = import_class(class_name), values_of(create(name).settings)
+    kind, name = _find(name)
+    values = values_of(create(name).settings)
     own, first = kind._variants[name], next(iter(kind._variants))
     summary = (kind.__doc__ or "").strip().split("\n")[0]
     if name != first:
@@ -186,7 +186,7 @@ def describe(name: str, *, whole: bool = True) -> dict[str, Any]:
         for field in flat_fields(kind._settings_class)
         if whole or name == first or field.name in own
     }
-    return {"name": name, "class": class_name, "summary": summary, "parameters": parameters}
+    return {"name": name, "class": kind.__name__, "summary": summary, "parameters": parameters}
 
 
 def preset(class_name: str, name: str, dataset: str | None = None) -> dict[str, Any]:

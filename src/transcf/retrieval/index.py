@@ -224,8 +224,8 @@ class ItemIndex:
             )
         faiss, lists = faiss_library(), arrays.pop("lists")
         found_lists = faiss.deserialize_index(lists) if len(lists) else None
-        more = {"recall": about["recall"], "probes": tuple(about["probes"])}
-        return cls(**arrays, **more, lists=found_lists)
+        recall, probes = about["recall"], tuple(about["probes"])
+        return cls(recall=recall, probes=probes, lists=found_lists, **arrays)
 
     @cached_property
     def _mask(self) -> Mask:
@@ -330,5 +330,5 @@ def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
