@@ -355,7 +355,8 @@ class Recommender(Configurable[S], Scorer, ABC):
                 if value is None and getattr(chosen, name, None) is not None
             }
             chosen = replace(chosen, **kept)
-        return chosen  # type: ignore[no-any-return]
+        resolved: S = chosen
+        return resolved
 
     # -- the fitted model, and its scores by row -----------------------------------------------
 
