@@ -34,7 +34,7 @@ from transcf.kernels.compiling import clock
 from transcf.models import registry, tables
 from transcf.models.event_weights import WeightSettings
 from transcf.models.explain import Explanation, explanation
-from transcf.models.families import IterationSettings, LogSizes, check_memory, resolve
+from transcf.models.families import IterationSettings, LogSizes, check_memory
 from transcf.models.fitted import FittedScorer, check_fit
 from transcf.models.lookup import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.params import (
@@ -264,8 +264,7 @@ class Recommender(Configurable[S], Scorer, ABC):
             from transcf.models.partitioned import read_training_data
 
             known = read_training_data(log, self.settings)
-        kept = None if before is None else self.settings_
-        settings = resolve(self.settings, LogSizes.of(known), kept)
+        settings = self._settings_for(known, None if before is None else self.settings_)
         run = TrainingRun(
             self.name, log, known, settings, validation, options,
             last_epoch=last_epoch,
@@ -342,9 +341,22 @@ class Recommender(Configurable[S], Scorer, ABC):
         settings = self._settings_for(known)
         return restored(arrays, known, lambda own: self._restore(own, known, settings))
 
-    def _settings_for(self, known: TrainingData) -> S:
-        """Return the settings with the defaults that depend on the data."""
-        return resolve(self.settings, LogSizes.of(known))
+    def _settings_for(self, known: TrainingData, before: S | None = None) -> S:
+        """Return the settings with the defaults for the data; the fitted model keeps them.
+
+        A refit keeps those of the fit `before` it, as it keeps the epoch.
+        """
+        given: Any = self.settings
+        chosen: Any = given.for_log(LogSizes.of(known)) if hasattr(given, "for_log") else given
+        if type(before) is type(given):
+            kept = {
+                name: getattr(before, name)
+                for name, value in values_of(given).items()
+                if value is None and getattr(chosen, name, None) is not None
+            }
+            chosen = replace(chosen, **kept)
+        resolved: S = chosen
+        return resolved
 
     # -- the fitted model, and its scores by row -----------------------------------------------
 

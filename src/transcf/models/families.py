@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from transcf.errors import OutOfMemoryError, shown
 from transcf.kernels import Array
 from transcf.models.event_weights import WeightSettings
-from transcf.models.params import setting, settings, values_of
+from transcf.models.params import setting, settings
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
@@ -49,14 +49,9 @@ class LogSizes:
         return cls(users[users > 0], items[items > 0])
 
     @property
-    def events(self) -> int:
-        """Number of events."""
-        return int(self.users.sum())
-
-    @property
     def per_user(self) -> float:
         """Mean number of events of a user."""
-        return self.events / len(self.users)
+        return int(self.users.sum()) / len(self.users)
 
     @property
     def density(self) -> float:
@@ -102,28 +97,6 @@ class EpochRule(NamedTuple):
             f"Most epochs to train; None takes {self.per_user:,} divided by the mean number of "
             f"events of a user, at least {self.least} and at most {self.most}."
         )
-
-
-S = TypeVar("S")
-
-
-def resolve(settings: S, sizes: LogSizes, before: S | None = None) -> S:
-    """Return settings with the defaults for the data; the fitted model keeps them.
-
-    A refit keeps those of the fit `before` it, as it keeps the epoch.
-    """
-    given: Any = settings
-    if not hasattr(given, "for_log"):
-        return settings
-    chosen = given.for_log(sizes)
-    if type(before) is type(settings):
-        kept = {
-            name: getattr(before, name)
-            for name, value in values_of(settings).items()
-            if value is None and getattr(chosen, name, None) is not None
-        }
-        chosen = replace(chosen, **kept)
-    return chosen
 
 
 # -- families -----------------------------------------------------------------------------------

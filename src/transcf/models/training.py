@@ -23,7 +23,7 @@ import polars as pl
 from transcf import __version__
 from transcf.data.files import path_of
 from transcf.data.interactions import Interactions
-from transcf.errors import DivergenceError, ParameterError, UnsupportedError
+from transcf.errors import DivergenceError, ParameterError, UnsupportedError, shown
 from transcf.io.tensors import Arrays
 from transcf.kernels.compiling import clock, on_compile
 from transcf.models.families import FactorSettings, IterationSettings
@@ -232,9 +232,14 @@ class TrainingRun:
 
     def judge_of(self, users: int | None) -> Validation:
         """Return the validation on a sample of users; there are validation data."""
-        from transcf.evaluation.validation import as_validation
+        from transcf.data.partitioned import PartitionedLog
+        from transcf.evaluation.validation import Validation, as_validation
 
-        assert self.validation is not None
+        if not isinstance(self.validation, Interactions | PartitionedLog | Validation):
+            raise ParameterError(
+                f"{self.name} cannot be validated on {shown(self.validation)}: give held-out "
+                "interactions with the ids of the training data, or a Validation."
+            )
         return as_validation(self.log, self.validation, users).sampled(users)
 
     # -- training ------------------------------------------------------------------------------

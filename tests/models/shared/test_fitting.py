@@ -19,6 +19,7 @@ from transcf.models.families import IterationSettings
 from transcf.models.fism import FISM
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.params import setting, settings
+from transcf.models.registry import create
 from transcf.models.training import Epoch, EpochStats, FitOptions, TrainingRun
 
 Arrays = dict[str, np.ndarray]
@@ -212,3 +213,9 @@ def test_first_vectors_that_start_too_far_out_are_named(random_log) -> None:
         FISM(learning_rate=1e30, epochs=2, dim=8).fit(random_log)
     with pytest.raises(ParameterError, match=r"init_scale=1e\+30 is not allowed.*at most 100"):
         FISM(init_scale=1e30).fit(random_log)
+
+
+@pytest.mark.parametrize("name", ["bpr", "ease"])
+def test_validation_data_of_another_type_are_refused(name: str, split: Split) -> None:
+    with pytest.raises(ParameterError, match=r"validated on 0\.2.*held-out"):
+        create(name).fit(split.train, 0.2)
