@@ -246,13 +246,7 @@ def parse_workers(text: str | None) -> Cluster | None:
         return None
     from transcf.distributed import Cluster
 
-    number, at, address = text.partition("@")
-    if not (number.isascii() and number.isdecimal() and int(number)) or bool(at) != bool(address):
-        raise ParameterError(
-            f"--workers {text} is not understood: write a number from 1 on, or N@ADDRESS for "
-            "a Ray cluster."
-        )
-    return Cluster(workers=int(number), address=None if address in ("", "local") else address)
+    return Cluster.parse(text)
 
 
 def _command_of(function: Callable[..., None]) -> Callable[..., None]:
