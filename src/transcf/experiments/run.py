@@ -14,15 +14,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 
 import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.partitioned import PartitionedLog
+from transcf.data.readers import Reading, as_partitioned
 from transcf.data.split import Split
-from transcf.data.splitters import check_split, open_split, split_log, usual_protocol
+from transcf.data.splitters import (
+    check_split,
+    open_log_and_split,
+    open_split,
+    split_log,
+    usual_protocol,
+)
 from transcf.errors import (
     DataError,
     DivergenceError,
@@ -45,7 +52,7 @@ from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.registry import canonical_name
 from transcf.models.training import Epoch, FitOptions
-from transcf.protocols import protocol_named
+from transcf.protocols import full_ranking, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
@@ -292,6 +299,38 @@ def fit_and_validate(
     key = RunKey.trial(model, train, validation, max_seconds)
     about = {"dataset": dataset, "model": canonical_name(model.name)}
     return cache.get(key, run, about, wait=wait)
+
+
+def open_for_use(
+    data: str,
+    protocol: str | None = None,
+    seed: int = 0,
+    *,
+    partitioned: bool = False,
+    **reading: Unpack[Reading],
+) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
+    """Return the first arguments of `fit_for_use` after the model, and the name of the protocol.
+
+    With `partitioned`, a partitioned log stays on disk, for workers of a cluster.
+    """
+    log = as_partitioned(data) if partitioned else None
+    if log is None:
+        events, split = open_log_and_split(data, protocol, seed=seed, **reading)
+        protocol = protocol or usual_protocol(split)
+        return events, split, Validation.of(split, protocol), protocol
+    if reading:
+        raise ParameterError(
+            f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "
+            "it is prepared."
+        )
+    usual = full_ranking(cut=False, refit=True).name
+    named = protocol_named(protocol or usual)
+    if named.sampled or named.cut or named.longer_history:
+        raise ParameterError(
+            f"--protocol {named.name} does not go with a partitioned log on a cluster: use {usual},"
+            " or fit without --workers."
+        )
+    return log, log, log.validation, named.name
 
 
 def fit_for_use(
