@@ -93,7 +93,7 @@ def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
             if is_first and done:
                 output.note(f"{done} trials are in {known.storage} ({known.study}).")
             is_first = False
-            steps.reach(done, known.best_so_far)
+            steps.reach(done, str(known))
 
         yield report
 

@@ -100,11 +100,10 @@ class Tuning:
         """Count the trials with a state."""
         return sum(trial.state == state for trial in self.trials)
 
-    @property
-    def best_so_far(self) -> str:
-        """The best metric and its setting in one line, also while no trial is complete."""
+    def __str__(self) -> str:
+        """Return the best metric and its setting in one line, if a trial is complete."""
         if not self.count("complete"):
-            return "none is complete"
+            return "no trial is complete"
         setting = ", ".join(f"{name}={value}" for name, value in self.best.setting.items())
         return f"best {self.metric} {self.best.figure:.4f} ({setting or 'the defaults'})"
 
