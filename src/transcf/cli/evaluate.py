@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import transcf
 from transcf.cli import options, output
-from transcf.errors import DataError, ParameterError
-from transcf.protocols import protocol_named
+from transcf.errors import ParameterError
 
 if TYPE_CHECKING:
-    from transcf.data.interactions import Interactions
     from transcf.experiments.experiment import Candidate
-    from transcf.experiments.results import CandidateResult
-    from transcf.models.base import Recommender
 
 #: Options that a saved model leaves open; all others were set when it was fitted.
 _ALLOWED_WITH_MODEL = {"data", "protocol", "subset", "lengths", "beyond", "as_json"}
@@ -47,7 +43,12 @@ def evaluate(
         refused = [option for name, option in given.items() if name not in _ALLOWED_WITH_MODEL]
         if refused:
             raise ParameterError(f"{data} is a fitted model: leave out {', '.join(refused)}.")
-        dataset, result = _evaluate_saved(data, evaluation)
+        from transcf.experiments.results import CandidateResult
+        from transcf.experiments.run import evaluate_held_out
+
+        saved = options.open_model(data)
+        dataset, run = evaluate_held_out(saved, evaluation.config(), data)
+        result = CandidateResult.of(saved.name, [run])
     else:
         from transcf.experiments.experiment import Candidate
         from transcf.experiments.results import CandidateResult
@@ -75,51 +76,6 @@ def evaluate(
         output.print_json({"dataset": dataset, **result.to_dict()})
     else:
         output.print_result(result.table(dataset))
-
-
-def _evaluate_saved(folder: str, evaluation: options.EvalOptions) -> tuple[str, CandidateResult]:
-    from transcf.data.splitters import split_log
-    from transcf.experiments.results import CandidateResult, RunResult
-
-    fitted = options.open_model(folder)
-    origin = fitted.report_
-    if origin.get("held_out") is False:
-        raise DataError(
-            f"{folder} was fitted on all events, so that none is left to evaluate it: evaluate "
-            "the data with --model, or fit with --hold-out."
-        )
-    if not {"dataset", "protocol", "split_seed"} <= origin.keys():
-        raise DataError(
-            f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
-        )
-    dataset, seed = origin["dataset"], origin["split_seed"]
-    fitted_for = protocol_named(origin["protocol"])
-    if evaluation.protocol is None and (fitted_for.sampled or fitted_for.longer_history):
-        # Other protocols follow from the split and from the training events.
-        evaluation = replace(evaluation, protocol=fitted_for.name)
-    config = evaluation.config()
-    split = transcf.open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
-    if not any(_is_fitted_on(fitted, part) for part in (split.before_test, split.train)):
-        raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
-    split = split_log(split, config.protocol, seed=seed)
-    found = RunResult.of(
-        fitted,
-        seconds=float(origin["seconds"]),
-        evaluation=config.evaluate(fitted, split),
-        full_ranking=config.full_ranking(fitted, split),
-    )
-    return dataset, CandidateResult.of(fitted.name, [found])
-
-
-def _is_fitted_on(fitted: Recommender[Any], train: Interactions) -> bool:
-    from numpy import array_equal
-
-    return (
-        train.users == fitted.users_
-        and train.items == fitted.items_
-        and array_equal(train.by_user.indptr, fitted.seen_.indptr)
-        and array_equal(train.by_user.indices, fitted.seen_.indices)
-    )
 
 
 def compare(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import transcf
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError, UnsupportedError
-from transcf.protocols import full_ranking, protocol_named
+from transcf.protocols import protocol_named
 
 if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
@@ -44,15 +44,15 @@ def fit(
     """
     from transcf.data.datasets import absolute_name
     from transcf.experiments.experiment import Candidate
-    from transcf.experiments.run import fit_for_use
+    from transcf.experiments.run import fit_for_use, open_for_use
     from transcf.io.model_dir import check_replaceable
 
     name, params, values = model.read(data)
     made = Candidate(name, name, params | values).make(seed)
     check_replaceable(out.absolute(), overwrite=overwrite)
     cluster, read = options.parse_workers(workers), reading.keywords()
-    log, split, validation, protocol = _open_for_fit(
-        data, protocol, seed, read, is_distributed=cluster is not None
+    log, split, validation, protocol = open_for_use(
+        data, protocol, seed, partitioned=cluster is not None, **read
     )
     output.note_reading(log)
     checkpoints = _checkpoints(out, "checkpoint", resume)
@@ -166,33 +166,6 @@ def partial_fit(
     }
     model.save(target, overwrite=overwrite)
     output.print_saved(model, target, as_json, {"events": len(log), **added})
-
-
-def _open_for_fit(
-    data: str, protocol: str | None, seed: int, reading: dict[str, Any], *, is_distributed: bool
-) -> tuple[Any, Any, Any, str]:
-    """Return all events, their split, the validation of epochs, and its protocol."""
-    from transcf.data.readers import as_partitioned
-    from transcf.data.splitters import open_log_and_split, usual_protocol
-
-    partitioned = as_partitioned(data) if is_distributed else None
-    if partitioned is None:
-        log, split = open_log_and_split(data, protocol, seed=seed, **reading)
-        protocol = protocol or usual_protocol(split)
-        return log, split, transcf.Validation.of(split, protocol), protocol
-    if reading:
-        raise ParameterError(
-            f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "
-            "it is prepared."
-        )
-    usual = full_ranking(cut=False, refit=True).name
-    named = protocol_named(protocol or usual)
-    if named.sampled or named.cut or named.longer_history:
-        raise ParameterError(
-            f"--protocol {named.name} does not go with a partitioned log on a cluster: use {usual},"
-            " or fit without --workers."
-        )
-    return partitioned, partitioned, partitioned.validation, named.name
 
 
 def _checkpoints(out: Path, ending: str, resume: bool | None) -> Path:

@@ -246,13 +246,7 @@ def parse_workers(text: str | None) -> Cluster | None:
         return None
     from transcf.distributed import Cluster
 
-    number, at, address = text.partition("@")
-    if not (number.isascii() and number.isdecimal() and int(number)) or bool(at) != bool(address):
-        raise ParameterError(
-            f"--workers {text} is not understood: write a number from 1 on, or N@ADDRESS for "
-            "a Ray cluster."
-        )
-    return Cluster(workers=int(number), address=None if address in ("", "local") else address)
+    return Cluster.parse(text)
 
 
 def _command_of(function: Callable[..., None]) -> Callable[..., None]:
@@ -320,13 +314,12 @@ def _expanded(value: Any) -> Any:
 class CommandGroup(typer.Typer):
     """Commands that may take groups of options."""
 
-    def __init__(self, *, no_args_is_help: bool = True, **more: Any) -> None:
+    def __init__(self, *, no_args_is_help: bool = True, help: str | None = None) -> None:
         super().__init__(
             add_completion=False,
-            pretty_exceptions_enable=False,
-            rich_markup_mode=None,  # plain help: rich would double the time to answer
+            rich_markup_mode=None,
             no_args_is_help=no_args_is_help,
-            **more,
+            help=help,
         )
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:

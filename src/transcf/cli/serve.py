@@ -17,7 +17,6 @@ from transcf.interrupts import temporary_folder, unwatch
 
 if TYPE_CHECKING:
     from transcf.serving.events import EventStore
-    from transcf.serving.refresh import Refreshed
 
 _Events: TypeAlias = Annotated[
     str | None,
@@ -130,20 +129,7 @@ def refresh(
             f"{done.skipped:,} events were skipped: `transcf events list {folder} --invalid` says "
             "why, `transcf events delete` removes them."
         )
-    output.print_facts(_title(folder, done), asdict(done), as_json)
-
-
-def _title(folder: Path, done: Refreshed) -> str:
-    if done.version is None:
-        return f"There is no event that version {done.served} of {folder} has not learned from"
-    if done.served == done.version:
-        return f"Version {done.version} of {folder} is served from now on"
-    if done.judged:
-        return f"Version {done.version} is worse than version {done.served}, which goes on"
-    return (
-        f"No user could be evaluated, so version {done.served} goes on (--force serves "
-        f"version {done.version})"
-    )
+    output.print_facts(done.title(folder), asdict(done), as_json)
 
 
 def export(folder: options.ModelDir, to: str, out: str, as_json: options.JsonFlag = False) -> None:

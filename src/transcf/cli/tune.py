@@ -73,7 +73,8 @@ def tune(
     if as_json:
         output.print_json({"dataset": data, **found.to_dict()})
     else:
-        _print(data, found)
+        title = f"{found.model} on {data}: the best of {len(found.trials)} settings"
+        output.print_facts(title, found.facts())
     if out is not None:
         written = [found.config().write(out / "best.toml" if is_folder else out)]
         output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
@@ -92,34 +93,9 @@ def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
             if is_first and done:
                 output.note(f"{done} trials are in {known.storage} ({known.study}).")
             is_first = False
-            steps.reach(done, _best(known))
+            steps.reach(done, str(known))
 
         yield report
-
-
-def _best(known: Tuning) -> str:
-    if not known.count("complete"):
-        return "none is complete"
-    best = known.best
-    setting = ", ".join(f"{name}={value}" for name, value in best.setting.items())
-    return f"best {known.metric} {best.figure:.4f} ({setting or 'the defaults'})"
-
-
-def _print(data: str, found: Tuning) -> None:
-    ended = {state: found.count(state) for state in ("complete", "pruned", "failed")}
-    best = found.best
-    reasons = sorted({trial.reason for trial in found.trials if trial.reason})
-    facts = {
-        **found.best_params,
-        found.metric: best.figure,
-        "the defaults have": next((one.figure for one in found.trials if not one.setting), None),
-        "epoch": best.epoch,
-        "trials": ", ".join(f"{count} {state}" for state, count in ended.items() if count),
-        "minutes of trials": round(found.seconds / 60, 2),
-        "database": f"{found.storage} ({found.study})",
-        **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
-    }
-    output.print_facts(f"{found.model} on {data}: the best of {len(found.trials)} settings", facts)
 
 
 def auto(

@@ -53,6 +53,18 @@ class Cluster:
             if not isinstance(value, int) or value < 1:
                 raise ParameterError(f"Cluster({name}={value!r}): give a number from 1 on.")
 
+    @classmethod
+    def parse(cls, text: str) -> Cluster:
+        """Read "N", or "N@ADDRESS" (`--workers`); N@local starts a cluster on this machine."""
+        number, at, address = text.partition("@")
+        is_count = number.isascii() and number.isdecimal() and int(number)
+        if not is_count or bool(at) != bool(address):
+            raise ParameterError(
+                f"--workers {text} is not understood: write a number from 1 on, or N@ADDRESS for "
+                "a Ray cluster."
+            )
+        return cls(workers=int(number), address=None if address in ("", "local") else address)
+
     def threads_for(self, workers: int) -> int:
         """Return the number of threads of each of so many workers."""
         return self.threads or max(1, thread_count() // workers)

@@ -14,16 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, Unpack, get_args
 
 import numpy as np
 
 from transcf import __version__
 from transcf.data.interactions import Interactions
 from transcf.data.partitioned import PartitionedLog
+from transcf.data.readers import Reading, as_partitioned
 from transcf.data.split import Split
-from transcf.data.splitters import check_split, usual_protocol
+from transcf.data.splitters import (
+    check_split,
+    open_log_and_split,
+    open_split,
+    split_log,
+    usual_protocol,
+)
 from transcf.errors import (
+    DataError,
     DivergenceError,
     EvaluationError,
     FitWarning,
@@ -44,7 +52,7 @@ from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.registry import canonical_name
 from transcf.models.training import Epoch, FitOptions
-from transcf.protocols import protocol_named
+from transcf.protocols import full_ranking, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
@@ -293,6 +301,38 @@ def fit_and_validate(
     return cache.get(key, run, about, wait=wait)
 
 
+def open_for_use(
+    data: str,
+    protocol: str | None = None,
+    seed: int = 0,
+    *,
+    partitioned: bool = False,
+    **reading: Unpack[Reading],
+) -> tuple[Interactions | PartitionedLog, Split | PartitionedLog, Validation | PartitionedLog, str]:
+    """Return the first arguments of `fit_for_use` after the model, and the name of the protocol.
+
+    With `partitioned`, a partitioned log stays on disk, for workers of a cluster.
+    """
+    log = as_partitioned(data) if partitioned else None
+    if log is None:
+        events, split = open_log_and_split(data, protocol, seed=seed, **reading)
+        protocol = protocol or usual_protocol(split)
+        return events, split, Validation.of(split, protocol), protocol
+    if reading:
+        raise ParameterError(
+            f"{data} is split already: how to read it ({', '.join(reading)}) can only be said when "
+            "it is prepared."
+        )
+    usual = full_ranking(cut=False, refit=True).name
+    named = protocol_named(protocol or usual)
+    if named.sampled or named.cut or named.longer_history:
+        raise ParameterError(
+            f"--protocol {named.name} does not go with a partitioned log on a cluster: use {usual},"
+            " or fit without --workers."
+        )
+    return log, log, log.validation, named.name
+
+
 def fit_for_use(
     model: Recommender[Any],
     log: Interactions | PartitionedLog,
@@ -336,6 +376,52 @@ def fit_for_use(
     if compared is not None:
         model.report_["held_out_metric"] = compared
     return f"{events}, after {chosen} chosen on held-out ones ({split.how})"
+
+
+def evaluate_held_out(
+    model: Recommender[Any], config: EvalConfig, folder: str
+) -> tuple[str, RunResult]:
+    """Evaluate a saved model on the events that `transcf fit --hold-out` left out.
+
+    Without a protocol in `config`, sampled and sequential models are evaluated by the protocol that
+    they were fitted for; for others the protocol follows from the split. Errors name the folder.
+
+    Returns:
+        Name of the data, and the result.
+    """
+    origin = model.report_
+    if origin.get("held_out") is False:
+        raise DataError(
+            f"{folder} was fitted on all events, so that none is left to evaluate it: evaluate "
+            "the data with --model, or fit with --hold-out."
+        )
+    if not {"dataset", "protocol", "split_seed"} <= origin.keys():
+        raise DataError(
+            f"{folder} does not say what it was fitted on: only `transcf fit` notes that down."
+        )
+    dataset, seed = origin["dataset"], origin["split_seed"]
+    fitted_for = protocol_named(origin["protocol"])
+    if config.protocol is None and (fitted_for.sampled or fitted_for.longer_history):
+        config = replace(config, protocol=fitted_for.name)
+    split = open_split(dataset, fitted_for.name, seed=seed, **origin.get("reading", {}))
+    if not any(_is_fitted_on(model, part) for part in (split.before_test, split.train)):
+        raise DataError(f"{dataset} has changed since {folder} was fitted on it: fit again.")
+    split = split_log(split, config.protocol, seed=seed)
+    return dataset, RunResult.of(
+        model,
+        seconds=float(origin["seconds"]),
+        evaluation=config.evaluate(model, split),
+        full_ranking=config.full_ranking(model, split),
+    )
+
+
+def _is_fitted_on(model: Recommender[Any], train: Interactions) -> bool:
+    return (
+        train.users == model.users_
+        and train.items == model.items_
+        and np.array_equal(train.by_user.indptr, model.seen_.indptr)
+        and np.array_equal(train.by_user.indices, model.seen_.indices)
+    )
 
 
 def _record(

@@ -99,6 +99,28 @@ class Tuning:
         """Count the trials with a state."""
         return sum(trial.state == state for trial in self.trials)
 
+    def __str__(self) -> str:
+        """Return the best metric and its setting in one line, if a trial is complete."""
+        if not self.count("complete"):
+            return "no trial is complete"
+        setting = ", ".join(f"{name}={value}" for name, value in self.best.setting.items())
+        return f"best {self.metric} {self.best.figure:.4f} ({setting or 'the defaults'})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the best settings, and how they were found, by labels."""
+        ended = {state: self.count(state) for state in ("complete", "pruned", "failed")}
+        reasons = sorted({trial.reason for trial in self.trials if trial.reason})
+        return {
+            **self.best_params,
+            self.metric: self.best.figure,
+            "the defaults have": next((o.figure for o in self.trials if not o.setting), None),
+            "epoch": self.best.epoch,
+            "trials": ", ".join(f"{count} {state}" for state, count in ended.items() if count),
+            "minutes of trials": round(self.seconds / 60, 2),
+            "database": f"{self.storage} ({self.study})",
+            **{f"failed ({number})": reason for number, reason in enumerate(reasons, start=1)},
+        }
+
     def config(self) -> Config:
         """Return the best settings, with how they were found, for a TOML file."""
         found = {

@@ -62,6 +62,19 @@ class Refreshed:
     skipped: int = 0
     deleted: int = 0
 
+    def title(self, model: object) -> str:
+        """Say in one sentence which version of a model is served."""
+        if self.version is None:
+            return f"There is no event that version {self.served} of {model} has not learned from"
+        if self.served == self.version:
+            return f"Version {self.version} of {model} is served from now on"
+        if self.judged:
+            return f"Version {self.version} is worse than version {self.served}, which goes on"
+        return (
+            f"No user could be evaluated, so version {self.served} goes on (--force serves "
+            f"version {self.version})"
+        )
+
 
 def refresh(
     versions: Versions,
