@@ -88,8 +88,9 @@ PROTOCOLS = {
     "paper-as-published": ("paper-as-published", "train"),
 }
 EVALUATED = ("popularity", "itemknn", "ease", "bpr", "transcf", "transcf-translation")
-#: Fields of JSON with versions, names and sentences, which do not count.
-IGNORED = {"version", "model", "sentence", "meaning", "notes", "of"}
+#: Fields of JSON with versions, names and sentences, and a field newer than the stored digests
+#: (`seen`), which do not count.
+IGNORED = {"version", "model", "sentence", "meaning", "notes", "of", "seen"}
 
 
 def open_service(model: Path, items: Path) -> Any:

@@ -725,6 +725,31 @@ def test_an_explanation_has_an_address_of_its_own(page: Page, url: str) -> None:
     page.wait_for_selector("h2 >> text=Why, for user u003")
 
 
+@pytest.mark.parametrize("width", [390, 1000])
+def test_long_names_have_their_place(
+    browser: Browser, log: Interactions, tmp_path: Path, width: int
+) -> None:
+    frame = log.to_frame().with_columns(pl.col("user_id") + f"-{'0123456789' * 8}@example.org")
+    create("transcf-mixture", dim=8, epochs=1).fit(frame).save(tmp_path / "model")
+    items = frame.select("item_id").unique()
+    long = pl.format("Item {} {}", "item_id", pl.lit("and what came of it " * 12))
+    items.with_columns(title=long, category=pl.lit("a very long category " * 4)).write_csv(
+        tmp_path / "items.csv"
+    )
+    with living(tmp_path / "model", items=tmp_path / "items.csv") as address:
+        one, other = [quote(card["user"]) for card in ask(address, "search?q=&k=2")["users"]]
+        with visit(browser, address, width=width) as seen:
+            for path in ("/", f"/user/{one}", f"/compare/{one}/{other}"):
+                go(seen.page, address, path)
+                assert seen.overflow() == 0, path
+                script = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+                assert seen.page.eval_on_selector_all(".card, .column > header", script) == 0, path
+            go(seen.page, address, f"/user/{one}")
+            reasons = seen.page.locator(f"{RECOMMENDED} .reason").all_inner_texts()
+            assert reasons
+            assert max(map(len, reasons)) < 200
+
+
 def test_the_legend_leaves_out_categories_without_a_colour(
     browser: Browser, shop: Path, tmp_path: Path
 ) -> None:

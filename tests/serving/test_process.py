@@ -49,7 +49,7 @@ def test_workers_share_events_which_survive_a_kill(
     process.send_signal(signal.SIGTERM)
     assert len(json.loads(line.getresponse().read())["answers"]) == 150
     line.close()
-    assert process.wait(30) in (0, -signal.SIGTERM)
+    assert process.wait(30) == 0, "`serve --demo` removes its folder then"
     assert "Traceback" not in process.stdout.read()  # type: ignore[union-attr]
 
 

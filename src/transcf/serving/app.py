@@ -24,12 +24,7 @@ from starlette.responses import Response
 from transcf import __version__
 from transcf.parallel import use_threads
 from transcf.serving import queries, ranking, schemas
-from transcf.serving.errors import (
-    add_exception_handlers,
-    json_bytes,
-    json_response,
-    store_failed,
-)
+from transcf.serving.errors import add_exception_handlers, json_bytes, json_response, store_failed
 from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion

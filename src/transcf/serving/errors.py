@@ -111,8 +111,7 @@ async def _invalid(request: Request, error: Any) -> Response:
     members = Counter(_union_member(one["loc"]) for one in errors)
     fewest = min(members, key=lambda member: members[member])
     first = next(one for one in errors if _union_member(one["loc"]) == fewest)
-    names = [str(part) for part in first["loc"] if not str(part).startswith("function-")]
-    names = [name for name in names if name != fewest]
+    names = [str(part) for part in first["loc"] if str(part) != fewest]
     where = ".".join(names[1:]) or names[0]
     reason = first["msg"].removeprefix("Value error, ")
     return error_response(422, "invalid", brief(f"{where[:200]}: {reason}."))

@@ -18,12 +18,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transcf.serving.errors import (
-    DEFAULT_HEADERS,
-    RefusedError,
-    error_response,
-    request_id,
-)
+from transcf.serving.errors import DEFAULT_HEADERS, RefusedError, error_response, request_id
 from transcf.serving.service import Service
 from transcf.serving.settings import Tokens, is_loopback
 

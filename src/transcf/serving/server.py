@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -153,6 +154,8 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None
     if settings.workers == 1:
         server = uvicorn.Server(server_config(create_app(Service(settings)), settings))
         with contextlib.suppress(KeyboardInterrupt):
+            # At its end uvicorn sends itself the signal again: the caller still has to clean up.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             server.run([_open_port(settings, ready)])
         return
     Service(settings).close()  # raises errors here, once, instead of in every worker

@@ -38,6 +38,9 @@ export function say(words) {
   byId("said").textContent = words;
 }
 
+/** The beginning of a long text. */
+export const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text);
+
 /** Write a number as people do. */
 export function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: digits });

@@ -1,6 +1,6 @@
 // Names on the map: regions first, then items by their number of users, as far as there is space.
 
-import { byId, el } from "./dom.js";
+import { byId, el, shortened } from "./dom.js";
 import * as points from "./points.js";
 
 const board = byId("labels");
@@ -39,7 +39,7 @@ export function reset() {
 function nameAt(row) {
   if (!names.has(row)) {
     const name = points.nameAt(row);
-    const short = name.length > LONGEST ? `${name.slice(0, LONGEST - 1).trimEnd()}…` : name;
+    const short = shortened(name, LONGEST);
     names.set(row, [short, measure.measureText(short).width]);
   }
   return names.get(row);

@@ -1,12 +1,14 @@
 // Lists of items: a row each, walked through by arrow keys; the map shows what is in focus.
 
-import { el, number, percent } from "./dom.js";
+import { el, number, percent, shortened } from "./dom.js";
 import * as session from "./session.js";
 
 //: Past items with smaller shares are not named.
 const LEAST_SHARE = 0.05;
 //: An item that explains at least this many rows is named above the list.
 const LEAST_GROUP = 3;
+//: Longest name of a reason, in characters.
+const LONGEST = 70;
 //: The colour of what has none of its own, see style.css.
 const GREY = 10;
 
@@ -16,6 +18,9 @@ let onPoint = () => {};
 export function whenPointed(listener) {
   onPoint = listener;
 }
+
+/** The name of a past item in a reason. */
+const causeName = (entry) => shortened(nameOf(entry), LONGEST);
 
 /** Where an item, or a user, has its page. */
 export const itemPage = (what) => `#/item/${encodeURIComponent(what)}`;
@@ -70,7 +75,7 @@ function reasonOf({ reason }) {
   const effects = (reason?.effects ?? []).filter(({ effect }) => effect > 0);
   const named = effects.filter(({ share }, place) => place === 0 || share > LEAST_SHARE).slice(0, 2);
   if (!named.length) return null;
-  const causes = named.flatMap((effect, place) => [place ? " and " : "", cause(nameOf(effect), effect.share)]);
+  const causes = named.flatMap((effect, place) => [place ? " and " : "", cause(causeName(effect), effect.share)]);
   return el("span", { class: "reason" }, `Because you ${verb} `, causes);
 }
 
@@ -159,13 +164,13 @@ export function reasonedList(label, entries, describe) {
     button.setAttribute("aria-pressed", String(!isGrouped));
     place.replaceChildren(...(isGrouped ? [plain] : grouped(label, groups, describe)));
   });
-  const words = `${largest.length} of ${entries.length} because of ${nameOf(topCause(largest[0]))}`;
+  const words = `${largest.length} of ${entries.length} because of ${causeName(topCause(largest[0]))}`;
   return [el("p", { class: "groups" }, el("span", {}, words), button), place];
 }
 
 function grouped(label, groups, describe) {
   return [...groups].map(([cause, entries]) => {
-    const name = cause === null ? "Other reasons" : `Because you ${verb} ${nameOf(topCause(entries[0]))}`;
+    const name = cause === null ? "Other reasons" : `Because you ${verb} ${causeName(topCause(entries[0]))}`;
     return el("section", { class: "group-of" }, el("h3", {}, name), list(`${label}: ${name}`, entries, describe));
   });
 }

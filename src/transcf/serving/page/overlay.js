@@ -1,6 +1,6 @@
 // What is special on the map: the user, the history, recommendations, neighbours and translations.
 
-import { byId, fill, svg } from "./dom.js";
+import { byId, fill, shortened, svg } from "./dom.js";
 
 const board = byId("overlay");
 const NOTHING = { me: null, name: "", history: [], picks: [], target: null, moved: [], links: [] };
@@ -39,10 +39,9 @@ export const user = () => (shown.me && pixel ? pixel(shown.me) : null);
 
 /** The name of the user next to the mark at x: its text, and the pixels that it takes, to the right if there is space. */
 function nameplate(x) {
-  const { name } = shown;
-  const text = name.length > LONGEST ? `${name.slice(0, LONGEST - 1).trimEnd()}…` : name;
-  const wide = WIDE * text.length;
-  const isLeft = x + 20 + wide > board.getBoundingClientRect().width && x - 20 - wide > 0;
+  const text = shortened(shown.name, LONGEST);
+  const [wide, right] = [WIDE * text.length, board.getBoundingClientRect().width];
+  const isLeft = x + 20 + wide > right && x > right / 2;
   return { text, isLeft, from: isLeft ? x - 20 - wide : x - 12, to: isLeft ? x + 12 : x + 20 + wide };
 }
 

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { addRequests } from "./code.js";
-import { byId, el, fill, number, percent } from "./dom.js";
+import { byId, el, fill, number, percent, shortened } from "./dom.js";
 import { filterBar, readFilters } from "./filters.js";
 import { bar, itemPage, list, nameOf, owners, reasonedList, tags, userCards, userPage } from "./list.js";
 import * as person from "./person.js";
@@ -227,7 +227,7 @@ export async function itemView(id, { signal, can, query }) {
     who && can.explain && facts.known ? reasonFor(who, facts.item, signal) : null,
   ]);
   const actions = facts.known ? [sessionButton(facts)] : [];
-  if (who?.user !== undefined) actions.push(el("a", { class: "button", href: userPage(who.user) }, `Back to ${who.name}`));
+  if (who?.user !== undefined) actions.push(el("a", { class: "button", href: userPage(who.user) }, `Back to ${shortened(who.name, 30)}`));
   const about = [owners(facts.users), ...(facts.title === null ? [] : [`id ${facts.item}`])];
   const line = el("span", { class: "under" }, tags(facts.categories), about.map((words) => el("span", {}, words)));
   fill(
