@@ -158,15 +158,9 @@ def held_out_ranks(
 ) -> Ranks:
     """Rank held-out items among all items that their users have not touched, or among candidates.
 
-    Args:
-        scorer: Computes the scores.
-        held_out: Held-out interactions.
-        known: Items of each user row that count as touched.
-        ties: How to count equal scores.
-        candidates: Stored candidates of each user row; None for full ranking.
-        trained: (n_users,) users with training interactions, the only ones that are ranked; None
-            if `known` holds the training items.
-        list_length: Length of the lists to return in addition to the ranks, in full ranking.
+    `known` are the items of each user row that count as touched, and `trained`, (n_users,), the
+    users with training interactions, the only ones that are ranked; None if `known` holds the
+    training items. In full ranking, lists of `list_length` are returned as well.
 
     Raises:
         EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
