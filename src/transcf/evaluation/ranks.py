@@ -287,9 +287,8 @@ def _count_candidates(
 
 def _rows(matrix: Csr, part: slice) -> tuple[Csr, slice]:
     """Some rows of a matrix, and where their entries are in it."""
-    indptr = matrix.indptr[part.start : part.stop + 1]
-    own = slice(indptr[0], indptr[-1])
-    return Csr(indptr - indptr[0], matrix.indices[own], matrix.n_columns), own
+    own = slice(matrix.indptr[part.start], matrix.indptr[part.stop])
+    return matrix.between(part.start, part.stop), own
 
 
 def _slices_by_size(indptr: Counts, most: int) -> list[slice]:

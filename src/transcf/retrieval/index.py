@@ -222,10 +222,10 @@ class ItemIndex:
                 f"{source} is an index of version {version} and this library reads {_VERSION}: "
                 f"update the library, or {again}."
             )
-        faiss, lists = faiss_library(), arrays.pop("lists")
-        found_lists = faiss.deserialize_index(lists) if len(lists) else None
-        more = {"recall": about["recall"], "probes": tuple(about["probes"])}
-        return cls(**arrays, **more, lists=found_lists)
+        faiss, stored = faiss_library(), arrays["lists"]
+        lists = faiss.deserialize_index(stored) if len(stored) else None
+        vectors, rows, user_map = (arrays[name] for name in ("item_vectors", "rows", "user_map"))
+        return cls(vectors, rows, user_map, about["recall"], tuple(about["probes"]), lists)
 
     @cached_property
     def _mask(self) -> Mask:
@@ -330,5 +330,5 @@ def _checksum(about: dict[str, Any], arrays: Arrays) -> str:
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
