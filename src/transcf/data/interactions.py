@@ -75,10 +75,12 @@ class Interactions:
         *,
         ratings: npt.NDArray[np.float32] | None = None,
         timestamps: npt.NDArray[np.int64] | None = None,
+        times_are_dates: bool = False,
+        categories: pl.DataFrame | None = None,
+        links: pl.DataFrame | None = None,
         report: Report | None = None,
-        **more: Any,
     ) -> Interactions:
-        """Order events given as rows, and merge repeated pairs; `more` are further attributes.
+        """Order events given as rows, and merge repeated pairs.
 
         Of a repeated pair the newest event is kept; where times are equal or absent, the one
         with the highest rating; then the last in the source.
@@ -90,7 +92,8 @@ class Interactions:
         by_user = Csr(indptr, item_rows[kept], len(items))
         ratings = None if ratings is None else ratings[kept]
         timestamps = None if timestamps is None else timestamps[kept]
-        return cls(users, items, by_user, kept, ratings, timestamps, report=report, **more)
+        values = (kept, ratings, timestamps, times_are_dates)
+        return cls(users, items, by_user, *values, categories, links, report)
 
     @classmethod
     def from_frame(
