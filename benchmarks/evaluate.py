@@ -22,8 +22,8 @@ import polars as pl
 from _turns import in_turn, use_one_thread
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
-from transcf.evaluation import held_out_ranks
-from transcf.retrieval.scorer import BlockView, FormView, Scores, StoredForm
+from transcf.evaluation.ranks import rank, ranking_task
+from transcf.retrieval.scorer import BlockView, FormView, Scorer, Scores, StoredForm
 
 MEMORY_BAR_GB, TIME_BAR = 1.0, 1.5
 ITEMS, ALL_USERS, SEEN = 25_687, 69_482, 100
@@ -66,13 +66,20 @@ def peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
+def rank_all(scorer: Scorer, held_out: Interactions, train: Interactions) -> None:
+    """Rank held-out items and list the best 20 of each user."""
+    known = train.by_user
+    task = ranking_task(held_out.by_user, known, scorer.rankable, known.counts > 0)
+    rank(scorer, task, "pessimistic", 20)
+
+
 def memory_worker(n_users: int) -> None:
     """Print how far the peak rises while some users are evaluated."""
     train, held_out = random_log(50, 60, 5)
-    held_out_ranks(dense_blocks(60), held_out, train.by_user, "pessimistic", list_length=20)
+    rank_all(dense_blocks(60), held_out, train)
     train, held_out = random_log(n_users, ITEMS, SEEN)
     before = peak_gb()
-    held_out_ranks(dense_blocks(ITEMS), held_out, train.by_user, "pessimistic", list_length=20)
+    rank_all(dense_blocks(ITEMS), held_out, train)
     print(json.dumps(peak_gb() - before))
 
 
@@ -96,9 +103,7 @@ def time_case(repeats: int) -> dict[str, object]:
     users, known = np.arange(n_users, dtype=np.int32), train.by_user
     found = in_turn(
         {
-            "evaluate": lambda: held_out_ranks(
-                linear, held_out, known, "pessimistic", list_length=20
-            ),
+            "evaluate": lambda: rank_all(linear, held_out, train),
             "recommend": lambda: linear.top_k(users, 10, seen=known),
         },
         repeats,

@@ -22,10 +22,11 @@ from transcf import EventWeights, Split, k_core, leave_one_out, open_data
 from transcf.data.csr import Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
-from transcf.evaluation import held_out_ranks
 from transcf.evaluation.metrics import compute
+from transcf.evaluation.ranks import rank, ranking_task
 from transcf.models.registry import create
 from transcf.models.transcf.fitted import Translated
+from transcf.retrieval.scorer import Scorer
 
 FIFTHS, TENTHS, BAR, METRIC = 5, 10, 0.9, "NDCG@10"
 
@@ -57,10 +58,12 @@ class Guests:
         return self._scorer.scores(self._place[users], items)
 
 
-def figures(scorer: object, split: Split, chosen: np.ndarray) -> np.ndarray:
+def figures(scorer: Scorer, split: Split, chosen: np.ndarray) -> np.ndarray:
     """NDCG@10 of the chosen users; 0 where the held-out item is unknown to the model."""
     held_out = split.test.select(chosen[split.test.user_rows])
-    ranks = held_out_ranks(scorer, held_out, split.known_items("test"), "pessimistic").ranks
+    known = split.known_items("test")
+    task = ranking_task(held_out.by_user, known, scorer.rankable, known.counts > 0)
+    ranks = rank(scorer, task, "pessimistic")
     result = np.zeros(len(chosen))
     result[ranks.users] = compute(ranks, METRIC)
     return result[chosen]

@@ -30,7 +30,7 @@ import polars as pl
 from _turns import in_turn, use_one_thread
 from transcf import TransCFMixture, leave_one_out, open_data, open_split, read_interactions
 from transcf.data.interactions import Interactions
-from transcf.evaluation import held_out_ranks
+from transcf.evaluation.ranks import rank, ranking_task
 from transcf.kernels import Array
 from transcf.kernels.decorators import compiled
 from transcf.kernels.lanes import LANES, exp_lanes, load, store
@@ -117,8 +117,9 @@ def rankings(data: str, dim: int) -> Sides:
     plain = FormView("nearness", model.rankable, form)
 
     def ranked(scorer: Scorer) -> Callable[[], object]:
-        asked = (split.test, known.by_user, "pessimistic")
-        return partial(held_out_ranks, scorer, *asked, list_length=20)
+        rankable, trained = scorer.rankable, known.user_counts > 0
+        task = ranking_task(split.test.by_user, known.by_user, rankable, trained)
+        return partial(rank, scorer, task, "pessimistic", 20)
 
     return {"mixture": ranked(model), "inner products": ranked(plain)}
 

@@ -69,7 +69,7 @@ def watch() -> None:
     if os.name == "posix":  # elsewhere the signal may be written to any pipe
         os.set_blocking(write, False)
     _state.is_watched = True
-    signal.signal(signal.SIGINT, _ignore)
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # a thread waits for the signal
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     threading.Thread(target=_wait_for_interrupt, args=(read,), daemon=True).start()
     import atexit
@@ -195,10 +195,6 @@ def uninterrupted() -> Iterator[None]:
     """Let no Ctrl-C of the command line end the process inside the block, which has to be short."""
     with _state.lock:
         yield
-
-
-def _ignore(number: int, frame: Any) -> None:
-    """Leave the signal to the thread that waits for it."""
 
 
 def _wait_for_interrupt(read: int) -> None:

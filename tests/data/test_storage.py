@@ -59,7 +59,7 @@ def test_a_saved_split_is_replaced_and_nothing_else(split, tmp_path):
 
 
 def test_a_failed_save_leaves_no_trace(split, tmp_path, monkeypatch):
-    monkeypatch.setattr("transcf.data.split._candidate_table", lambda *_: 1 / 0)
+    monkeypatch.setattr("transcf.data.split.Report.to_list", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         split.save(tmp_path / "split")
     assert list(tmp_path.iterdir()) == []

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from transcf.data.csr import Csr
 from transcf.data.ids import IdMap
 from transcf.data.interactions import Interactions
-from transcf.data.split import Split
+from transcf.data.split import Candidates, Split
+from transcf.evaluation.metrics import Ranks
+from transcf.evaluation.ranks import Ties, rank, ranking_task
 from transcf.retrieval.scorer import LinearForm, Scorer
 
 
@@ -61,3 +64,19 @@ def random_split(seed: int, n_users: int = 12, n_items: int = 30, density: float
     )
     kind = part[log.user_rows, log.item_rows]
     return Split(log.select(kind == 1), log.select(kind == 2), log.select(kind == 3))
+
+
+def held_out_ranks(
+    scorer: Scorer,
+    held_out: Interactions,
+    known: Csr,
+    ties: Ties,
+    *,
+    candidates: Candidates | None = None,
+    trained: np.ndarray | None = None,
+    list_length: int = 0,
+) -> Ranks:
+    """Rank held-out items; without `trained`, `known` are the training items."""
+    trained = known.counts > 0 if trained is None else trained
+    task = ranking_task(held_out.by_user, known, scorer.rankable, trained, candidates)
+    return rank(scorer, task, ties, list_length)

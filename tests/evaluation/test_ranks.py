@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.evaluation.scorers import ProductScorer, TableScorer, random_split
+from tests.evaluation.scorers import ProductScorer, TableScorer, held_out_ranks, random_split
 
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, ParameterError
-from transcf.evaluation import evaluate, held_out_ranks
+from transcf.evaluation import evaluate
 from transcf.parallel import use_threads
 from transcf.retrieval import topk as tiles
 from transcf.retrieval.scorer import StoredForm

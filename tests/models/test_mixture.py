@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.evaluation.scorers import held_out_ranks
 from tests.models.mixture_oracle import Oracle
 
 from transcf import Interactions, TransCFMixture, leave_one_out, read_interactions, synthesize
 from transcf.data.csr import Csr, Histories
 from transcf.errors import EvaluationError
-from transcf.evaluation import held_out_ranks
 from transcf.kernels.ahead import Job
 from transcf.models.fitted import TrainingData
 from transcf.models.mixture import model as model_module

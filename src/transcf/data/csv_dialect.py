@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -88,27 +87,8 @@ def read_utf8(path: Path, content: Content, encoding: str) -> Content:
 
 
 def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSource:
-    """Open delimited text in UTF-8: find the separator and the names of the columns."""
-    has_bom = start_of(content).startswith(_BOM)
-    start = start_of(content).removeprefix(_BOM)
-    if b"\r" in start and b"\n" not in start:  # line ends of old Macs
-        content, start = all_bytes(content).replace(b"\r", b"\n"), start.replace(b"\r", b"\n")
-    blank = len(_BLANK_LINES.match(start)[0])  # type: ignore[index]  # it matches nothing, too
-    first = _first_line(start[blank:], quoted=True)
-    separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
-    if blank or (has_bom and not dialect.header):
-        content = all_bytes(content).removeprefix(_BOM)[blank:]
-    if len(separator.encode()) > 1:
-        content = all_bytes(content)
-        stand_in = next((byte for byte in _STAND_INS if byte not in content), None)
-        if stand_in is None:
-            raise DataError(f"{path} holds binary data, not text parted by {separator}.")
-        content = content.replace(separator.encode(), stand_in)
-        first = _first_line(start[blank:], quoted=False).replace(separator, stand_in.decode())
-        separator, quote = stand_in.decode(), ""
-    if dialect.header:
-        _check_header(path, first, separator)
-    text = _Text(path, content, separator, quote, dialect.header, start[:blank].count(b"\n"))
+    """Open delimited text in UTF-8; without a header, columns are called by their numbers."""
+    text = _Text(path, content, dialect)
     names = text.columns
     if not dialect.header:
         names = [str(number) for number in range(1, len(names) + 1)]
@@ -117,29 +97,39 @@ def delimited_source(path: Path, content: Content, dialect: Dialect) -> TableSou
     )
 
 
-@dataclass(frozen=True)
 class _Text:
     """Delimited text that polars can read: in UTF-8, with a separator of one byte."""
 
-    path: Path
-    content: Content
-    separator: str
-    quote: str  # empty where a stand-in replaces the separator
-    header: bool
-    skipped: int  # how many lines come before
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """Options of `pl.read_csv`: types are never inferred, and a path is never a pattern."""
-        options = {"separator": self.separator, "quote_char": self.quote or None}
-        return {**options, "has_header": self.header, "infer_schema": False, "glob": False}
-
-    @cached_property
-    def columns(self) -> list[str]:
-        """Names of the columns, as polars has them."""
+    def __init__(self, path: Path, content: Content, dialect: Dialect) -> None:
+        """Find the separator and the names of the columns."""
+        has_bom = start_of(content).startswith(_BOM)
+        start = start_of(content).removeprefix(_BOM)
+        if b"\r" in start and b"\n" not in start:  # line ends of old Macs
+            content, start = all_bytes(content).replace(b"\r", b"\n"), start.replace(b"\r", b"\n")
+        blank = len(_BLANK_LINES.match(start)[0])  # type: ignore[index]  # it matches nothing, too
+        first = _first_line(start[blank:], quoted=True)
+        separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
+        if blank or (has_bom and not dialect.header):
+            content = all_bytes(content).removeprefix(_BOM)[blank:]
+        if len(separator.encode()) > 1:
+            content = all_bytes(content)
+            stand_in = next((byte for byte in _STAND_INS if byte not in content), None)
+            if stand_in is None:
+                raise DataError(f"{path} holds binary data, not text parted by {separator}.")
+            content = content.replace(separator.encode(), stand_in)
+            first = _first_line(start[blank:], quoted=False).replace(separator, stand_in.decode())
+            separator, quote = stand_in.decode(), ""
+        if dialect.header:
+            _check_header(path, first, separator)
+        self.path, self.content, self.header = path, content, dialect.header
+        self.separator, self.quote = separator, quote
+        self.skipped = start[:blank].count(b"\n")
+        # Types are never inferred, and a path is never a pattern.
+        self._options: dict[str, Any] = {"separator": separator, "quote_char": quote or None}
+        self._options |= {"has_header": dialect.header, "infer_schema": False, "glob": False}
         try:
-            start = start_of(self.content, _HEADER_BYTES)
-            return pl.read_csv(start, n_rows=0, **self._options).columns
+            start = start_of(content, _HEADER_BYTES)
+            self.columns = pl.read_csv(start, n_rows=0, **self._options).columns
         except (PolarsError, PanicException) as problem:
             raise self._unreadable(problem) from problem
 

@@ -310,7 +310,8 @@ def _check_json(path: Path, text: bytes, frame: pl.DataFrame, roles: Roles) -> N
             if name in mixed and value is not None and not isinstance(value, str):
                 raise DataError(
                     f"{path}: column {name!r} mixes text and other things (line {number:,} has "
-                    f"{json.dumps(value)[:60]}); make the ids all integers or all text."
+                    f"{json.dumps(json.loads(line)[name])[:60]}); make the ids all integers or "
+                    "all text."
                 )
 
 

@@ -75,10 +75,12 @@ class Interactions:
         *,
         ratings: npt.NDArray[np.float32] | None = None,
         timestamps: npt.NDArray[np.int64] | None = None,
+        times_are_dates: bool = False,
+        categories: pl.DataFrame | None = None,
+        links: pl.DataFrame | None = None,
         report: Report | None = None,
-        **more: Any,
     ) -> Interactions:
-        """Order events given as rows, and merge repeated pairs; `more` are further attributes.
+        """Order events given as rows, and merge repeated pairs.
 
         Of a repeated pair the newest event is kept; where times are equal or absent, the one
         with the highest rating; then the last in the source.
@@ -90,7 +92,8 @@ class Interactions:
         by_user = Csr(indptr, item_rows[kept], len(items))
         ratings = None if ratings is None else ratings[kept]
         timestamps = None if timestamps is None else timestamps[kept]
-        return cls(users, items, by_user, kept, ratings, timestamps, report=report, **more)
+        values = (kept, ratings, timestamps, times_are_dates)
+        return cls(users, items, by_user, *values, categories, links, report)
 
     @classmethod
     def from_frame(
@@ -121,13 +124,9 @@ class Interactions:
         rows = joint("user_rows"), joint("item_rows")
         ratings, times = joint("ratings"), joint("timestamps")
         log = cls.from_rows(first.users, first.items, *rows, ratings=ratings, timestamps=times)
-        return replace(
-            first,
-            by_user=log.by_user,
-            positions=joint("positions")[log.positions],
-            ratings=log.ratings,
-            timestamps=log.timestamps,
-        )
+        names = ("times_are_dates", "categories", "links", "report")
+        shared = {name: getattr(first, name) for name in names}
+        return replace(log, positions=joint("positions")[log.positions], **shared)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -229,24 +228,20 @@ class Interactions:
         rows, friends = (self.users.rows(self.links[end]) for end in ("user_id", "friend_id"))
         return _adjacency(rows, friends, (self.n_users, self.n_users))
 
-    @property
+    @cached_property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories, in the order of the columns of `item_categories`."""
-        return self._category_matrix[1]
-
-    @property
-    def item_categories(self) -> Csr:
-        """Categories of each item, (n_items, n_categories)."""
-        return self._category_matrix[0]
+        return () if self.categories is None else tuple(self.categories["category"].unique().sort())
 
     @cached_property
-    def _category_matrix(self) -> tuple[Csr, tuple[str, ...]]:
+    def item_categories(self) -> Csr:
+        """Categories of each item, (n_items, n_categories)."""
         if self.categories is None:
-            return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0), ()
-        names = tuple(self.categories["category"].unique().sort().to_list())
-        columns = np.searchsorted(np.array(names, object), self.categories["category"].to_numpy())
+            return Csr(np.zeros(self.n_items + 1, np.int64), np.empty(0, np.int32), 0)
+        names = np.array(self.category_names, object)
+        columns = np.searchsorted(names, self.categories["category"].to_numpy())
         rows = self.items.rows(self.categories["item_id"])
-        return _adjacency(rows, columns, (self.n_items, len(names))), names
+        return _adjacency(rows, columns, (self.n_items, len(names)))
 
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.

@@ -83,13 +83,6 @@ class PartitionedLog:
     Models that train in rounds learn from it on a cluster, each worker from its own users. All
     others use `read()`, which returns all of its events in memory.
 
-    Attributes:
-        n_users, n_partitions: Number of users of all parts, and of partitions of them.
-        timed: Whether events have times.
-        report: What was merged or left out.
-        whole_report: The same, and the sizes of the parts of the split.
-        how: How it was split, in words.
-
     Example:
         >>> from transcf import synthesize
         >>> from transcf.data import prepare_parts
@@ -103,10 +96,10 @@ class PartitionedLog:
         self.folder, self.parts, self._manifest = folder, parts, manifest
         self._starts: list[int] = manifest["starts"]
         self.n_users, self.n_partitions = self._starts[-1], len(self._starts) - 1
-        self.timed = bool(manifest["timed"])
-        self.report = Report.from_list(manifest["log_report"])
-        self.whole_report = Report.from_list(manifest["report"])
-        self.how = str(manifest["recipe"]["how"])
+        self.timed = bool(manifest["timed"])  # whether events have times
+        self.report = Report.from_list(manifest["log_report"])  # what was merged or left out
+        self.whole_report = Report.from_list(manifest["report"])  # and the sizes of the parts
+        self.how = str(manifest["recipe"]["how"])  # it was split, in words
         self._files, self._times_are_dates = manifest["files"], bool(manifest["times_are_dates"])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,7 +1,6 @@
 """Ranks, metrics, protocols and tests of significance; knows no algorithm."""
 
 from transcf.evaluation.evaluator import EpochRecorder, evaluate
-from transcf.evaluation.ranks import held_out_ranks
 from transcf.evaluation.results import (
     Estimate,
     Evaluation,
@@ -19,7 +18,6 @@ __all__ = [
     "as_validation",
     "average_seeds",
     "evaluate",
-    "held_out_ranks",
     "paired_tests",
     "summarize_seeds",
 ]

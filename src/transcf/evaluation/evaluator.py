@@ -34,7 +34,7 @@ from transcf.evaluation.metrics import (
     not_yet,
     novelty,
 )
-from transcf.evaluation.ranks import Ties, held_out_ranks
+from transcf.evaluation.ranks import Ties, rank, ranking_task
 from transcf.evaluation.results import Evaluation
 from transcf.protocols import Protocol, full_ranking, protocol_named
 from transcf.retrieval.scorer import Scorer
@@ -100,16 +100,11 @@ def evaluate(
     named = _protocol_for(model, split, asked, subset)
     train = split.before_test if named.refit and subset == "test" else split.train
     scorer = _continued(model, split) if named.longer_history and subset == "test" else model
-    ranks = held_out_ranks(
-        scorer,
-        held_out,
-        known,
-        ties,
-        candidates=stored_candidates(split, named.name) if named.sampled else None,
-        trained=train.by_user.counts > 0,
-        list_length=max(lengths),
-    )
-    n_trained = int(np.count_nonzero(train.by_user.counts))
+    candidates = stored_candidates(split, named.name) if named.sampled else None
+    trained = train.by_user.counts > 0
+    task = ranking_task(held_out.by_user, known, scorer.rankable, trained, candidates)
+    ranks = rank(scorer, task, ties, max(lengths))
+    n_trained = int(np.count_nonzero(trained))
     if len(ranks.users) < ENOUGH_USERS <= n_trained:
         advice = "split by leave_one_out(log), or cut it earlier"
         warnings.warn(

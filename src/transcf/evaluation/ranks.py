@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from transcf.data.csr import Csr, offsets
 from transcf.data.ids import UNKNOWN, Rows
-from transcf.data.interactions import Interactions, Mask
+from transcf.data.interactions import Mask
 from transcf.data.report import counted
 from transcf.data.split import Candidates
 from transcf.errors import EvaluationError, check_word
@@ -93,7 +93,11 @@ def sample_of(size: int, count: int) -> npt.NDArray[np.int64]:
 def ranking_task(
     held_out: Csr, known: Csr, rankable: Mask, trained: Mask, candidates: Candidates | None = None
 ) -> Task:
-    """Find what can be ranked: held-out items of trained users, without known ones."""
+    """Find what can be ranked: held-out items of trained users, without known ones.
+
+    `known` are the items of each user row that count as touched; `trained`, (n_users,), are the
+    users with training interactions.
+    """
     n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
     learned = _keys(held_out)[trained[held_out.entry_rows]]
     warm = learned[rankable[learned % n_items]]
@@ -123,9 +127,9 @@ def ranking_task(
     }
     return Task(
         users,
-        _by_user(pairs, users, n_items),
+        _by_user(pairs, users, n_users, n_items),
         known,
-        None if against is None else _by_user(against, users, n_items),
+        None if against is None else _by_user(against, users, n_users, n_items),
         left[users],
         {reason: count for reason, count in skipped.items() if count},
     )
@@ -137,47 +141,19 @@ def _keys(pairs: Csr) -> Counts:
     return keys
 
 
-def _by_user(pairs: Counts, users: Rows, n_items: int) -> Csr:
+def _by_user(pairs: Counts, users: Rows, n_users: int, n_items: int) -> Csr:
     """Entries of some users, one row for each of them."""
-    firsts = users.astype(np.int64) * n_items
-    starts, stops = np.searchsorted(pairs, firsts), np.searchsorted(pairs, firsts + n_items)
-    indptr = offsets(stops - starts)
-    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], stops - starts)
-    return Csr(indptr, (pairs[places] % n_items).astype(np.int32), n_items)
+    owners, items = np.divmod(pairs, n_items)
+    indptr = offsets(np.bincount(owners, minlength=n_users))
+    return Csr(indptr, items.astype(np.int32), n_items).take(users)
 
 
-def held_out_ranks(
-    scorer: Scorer,
-    held_out: Interactions,
-    known: Csr,
-    ties: Ties,
-    *,
-    candidates: Candidates | None = None,
-    trained: Mask | None = None,
-    list_length: int = 0,
-) -> Ranks:
-    """Rank held-out items among all items that their users have not touched, or among candidates.
-
-    Args:
-        scorer: Computes the scores.
-        held_out: Held-out interactions.
-        known: Items of each user row that count as touched.
-        ties: How to count equal scores.
-        candidates: Stored candidates of each user row; None for full ranking.
-        trained: (n_users,) users with training interactions, the only ones that are ranked; None
-            if `known` holds the training items.
-        list_length: Length of the lists to return in addition to the ranks, in full ranking.
+def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranks:
+    """Rank the targets of a task; in full ranking, return lists of `list_length` as well.
 
     Raises:
         EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
     """
-    trained = known.counts > 0 if trained is None else trained
-    task = ranking_task(held_out.by_user, known, scorer.rankable, trained, candidates)
-    return rank(scorer, task, ties, list_length)
-
-
-def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranks:
-    """Rank the targets of a task; see `held_out_ranks`."""
     check_word("ties", ties, get_args(Ties))
     if not len(task.users):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
@@ -311,9 +287,8 @@ def _count_candidates(
 
 def _rows(matrix: Csr, part: slice) -> tuple[Csr, slice]:
     """Some rows of a matrix, and where their entries are in it."""
-    indptr = matrix.indptr[part.start : part.stop + 1]
-    own = slice(indptr[0], indptr[-1])
-    return Csr(indptr - indptr[0], matrix.indices[own], matrix.n_columns), own
+    own = slice(matrix.indptr[part.start], matrix.indptr[part.stop])
+    return matrix.between(part.start, part.stop), own
 
 
 def _slices_by_size(indptr: Counts, most: int) -> list[slice]:

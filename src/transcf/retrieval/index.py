@@ -222,10 +222,10 @@ class ItemIndex:
                 f"{source} is an index of version {version} and this library reads {_VERSION}: "
                 f"update the library, or {again}."
             )
-        faiss, lists = faiss_library(), arrays.pop("lists")
-        found_lists = faiss.deserialize_index(lists) if len(lists) else None
-        recall, probes = about["recall"], tuple(about["probes"])
-        return cls(recall=recall, probes=probes, lists=found_lists, **arrays)
+        faiss, stored = faiss_library(), arrays["lists"]
+        lists = faiss.deserialize_index(stored) if len(stored) else None
+        vectors, rows, user_map = (arrays[name] for name in ("item_vectors", "rows", "user_map"))
+        return cls(vectors, rows, user_map, about["recall"], tuple(about["probes"]), lists)
 
     @cached_property
     def _mask(self) -> Mask:

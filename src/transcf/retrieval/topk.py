@@ -78,19 +78,13 @@ def rank_tiles(
 
 
 class Tiles:
-    """The tiles of a scorer for some allowed items, by blocks of users.
-
-    Attributes:
-        columns: (n_columns,) item row of each column.
-        column_of: (n_items,) column of each item row, -1 if it is not allowed.
-        is_small: Whether numpy ranks the columns.
-    """
+    """The tiles of a scorer for some allowed items, by blocks of users."""
 
     def __init__(self, scorer: Scorer, allowed: Mask) -> None:
-        self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)
+        self.columns: Rows = np.flatnonzero(allowed).astype(np.int32)  # the item row of each
         self.n_columns = len(self.columns)
-        self.is_small = self.n_columns <= SMALL
-        self.column_of: Rows = self.columns
+        self.is_small = self.n_columns <= SMALL  # whether numpy ranks the columns
+        self.column_of: Rows = self.columns  # of each item row, -1 if it is not allowed
         if self.n_columns < len(allowed):
             self.column_of = np.full(len(allowed), UNKNOWN, dtype=np.int32)
             self.column_of[self.columns] = np.arange(self.n_columns, dtype=np.int32)
@@ -251,15 +245,9 @@ class ProductSource:
 
 
 class BestLists:
-    """The best k items of a block of users so far.
+    """The best k items of a block of users so far, without those that are known.
 
-    Args:
-        tiles: Of the scorer.
-        source: Scores of the users.
-        users: (n,) user rows.
-        k: Length of the lists, at most the number of columns; with 0, known items are hidden and
-            nothing else is done.
-        known: Items of each user row that are left out, or None.
+    k is at most the number of columns; with 0, known items are hidden and nothing else is done.
     """
 
     def __init__(

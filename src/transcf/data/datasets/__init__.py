@@ -265,7 +265,13 @@ def fetch(dataset: Dataset, folder: Path) -> Path:
                 _extract(fetched[remote.url], remote, target)
             else:
                 fetched[remote.url].rename(target)
-            _check_sum(target, remote)
+            with target.open("rb") as content:
+                found = hashlib.file_digest(content, "sha256").hexdigest()
+            if remote.sha256 not in (None, found):
+                raise DataError(
+                    f"{remote.name} from {remote.url} has sha256 {found[:16]}..., expected "
+                    f"{str(remote.sha256)[:16]}...: the file was changed or damaged on the way."
+                )
         folder.mkdir(exist_ok=True)
         for file in (scratch / "new").iterdir():
             file.replace(folder / file.name)
@@ -304,13 +310,3 @@ def _extract(archive: Path, remote: Remote, target: Path) -> None:
                 shutil.copyfileobj(member, file)
     except zipfile.BadZipFile as problem:
         raise DataError(f"{remote.url} is no zip archive: {problem}.") from problem
-
-
-def _check_sum(file: Path, remote: Remote) -> None:
-    with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-    if remote.sha256 not in (None, found):
-        raise DataError(
-            f"{remote.name} from {remote.url} has sha256 {found[:16]}..., expected "
-            f"{str(remote.sha256)[:16]}...: the file was changed or damaged on the way."
-        )

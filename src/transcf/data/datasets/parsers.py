@@ -147,19 +147,15 @@ def _tradesy(folder: Path) -> Interactions:
     return log.with_report(report)
 
 
-def _ciao(folder: Path) -> Interactions:
-    """Ciao: `rating.mat` with ratings and categories."""
-    return table_log(ciao_table(require_file(folder, "rating.mat"), folder))
-
-
-def ciao_table(path: Path, folder: Path) -> pl.DataFrame:
-    r"""Columns `user, item, category, rating` of `rating.mat`, in its order.
+def ciao_table(folder: Path) -> pl.DataFrame:
+    r"""Columns `user, item, category, rating` of Ciao's `rating.mat`, in its order.
 
     Categories have the names of `catalog_ciao.txt`, if it is in the folder; number and name are
     separated by a literal `\t` there.
     """
     from scipy.io import loadmat
 
+    path = require_file(folder, "rating.mat")
     try:
         cells = loadmat(path)["rating"]
     except (KeyError, ValueError, TypeError, NotImplementedError) as problem:
@@ -219,7 +215,7 @@ def _ml_latest_small(folder: Path) -> Interactions:
 
 _PARSERS = {
     "tradesy": _tradesy,
-    "ciao": _ciao,
+    "ciao": lambda folder: table_log(ciao_table(folder)),
     "flixster": _flixster,
     "movietweetings": _movietweetings,
     "ml-latest-small": _ml_latest_small,
@@ -242,7 +238,7 @@ def read_prepared(folder: Path) -> Interactions:
     details = find_file(folder, "rating.mat")
     if details is None:
         return table_log(pairs)
-    return _with_details(pairs, ciao_table(details, folder), details)
+    return _with_details(pairs, ciao_table(folder), details)
 
 
 def read_prepared_split(folder: Path) -> Split:
