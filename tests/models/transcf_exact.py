@@ -12,7 +12,7 @@ from transcf.data.csr import Csr
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
-from transcf.models.factors import constrain_norms
+from transcf.models.factors import NORM_POWERS
 from transcf.models.training import EpochStats
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.models.transcf.solver import BIAS_RATE, TransCFSettings
@@ -241,6 +241,11 @@ class ExactSolver:
 
     def _bound(self, beyond: float) -> bool:
         """Project vectors longer than `beyond` into the ball; return whether all are finite."""
-        own, how = self._parameters, self._settings.norm_constraint
-        users = constrain_norms(own.users, how, beyond)
-        return constrain_norms(own.items, how, beyond) and users
+        own, power = self._parameters, NORM_POWERS[self._settings.norm_constraint]
+        finite = True
+        for matrix in (own.users, own.items):
+            norms = np.linalg.norm(matrix, axis=1)
+            is_long = norms > beyond
+            matrix[is_long] /= norms[is_long, None] ** power
+            finite &= bool(np.isfinite(norms).all())
+        return finite

@@ -249,13 +249,11 @@ class Translated(FittedScorer):
 
     def item_similarity(self) -> Scorer:
         """Return how near items are to items."""
-        form = self.score_function.likeness(self.items)
-        return FormView(self.name, self.rankable, form)
+        return FormView(self.name, self.rankable, self.score_function.likeness(self.items))
 
     def user_similarity(self) -> Scorer:
         """Return how near users are to users."""
-        form = self.score_function.likeness(self.users)
-        return FormView(self.name, self.known.active, form)
+        return FormView(self.name, self.known.active, self.score_function.likeness(self.users))
 
 
 class Replacing:
