@@ -29,13 +29,14 @@ from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
 from transcf.errors import check_word
 from transcf.evaluation import Validation, evaluate
+from transcf.experiments.experiment import OnProgress
 from transcf.experiments.results import Comparison
 from transcf.experiments.study import Study, load_study
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.registry import create, load, preset_of
 from transcf.models.training import FitOptions
-from transcf.paper.analysis import OnProgress, Subject
+from transcf.paper.analysis import Subject
 from transcf.paper.pairs import (
     FOLDS,
     HELD_OUT,
