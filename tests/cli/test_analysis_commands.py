@@ -74,12 +74,12 @@ def test_what_the_data_do_not_allow_is_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("analyze", "transcf-mixture", "--what", "horoscope"), "no analysis 'horoscope'"),
+        (("analyze", "transcf-mixture", "--what", "horoscope"), "what='horoscope' is not allowed"),
         (("analyze", "transcf-mixture", "--what", "tastes", "--user", "zoe"), "zoe"),
         (("analyze", "silent", "--what", "closer"), "--data DATA"),
         (("analyze", "ease", "--data", "events.csv", "--what", "closer"), "no vector for every"),
         (("report", "transcf-mixture", "--out", "page.txt"), ".html or .md"),
-        (("reproduce", "analysis", "--datasets", "netflix"), "no analyses of 'netflix'"),
+        (("reproduce", "analysis", "--datasets", "netflix"), "datasets='netflix' is not allowed"),
     ],
 )
 def test_mistakes_get_a_sentence(shop: Path, refusal, monkeypatch, words, said) -> None:

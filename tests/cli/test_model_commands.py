@@ -475,7 +475,8 @@ def test_tune_writes_settings_that_other_commands_take(
         "evaluate", log_file, "--model", "bpr", "--config", best
     )
     assert "the same model" in refusal(*words, "--config", best)
-    assert "no sampler 'best'" in refusal("tune", log_file, "--model", "ease", "--sampler", "best")
+    refused = refusal("tune", log_file, "--model", "ease", "--sampler", "best")
+    assert "sampler='best' is not allowed" in refused
     assert "There is no file" in refusal("evaluate", log_file, "--config", tmp_path / "none.toml")
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from transcf.data.synthetic import write_csv
 from transcf.distributed import Cluster, training
 from transcf.distributed.cluster import Session
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
-from transcf.experiments.experiment import Candidate, Experiment, candidate_workers, compare_models
+from transcf.experiments.experiment import Candidate, Experiment, compare_models
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig
 from transcf.experiments.store import Store
+from transcf.experiments.workers import shared_work
 from transcf.models.training import FitOptions
 
 ray = pytest.importorskip("ray", reason="needs the extra cluster")
@@ -73,7 +75,8 @@ def test_workers_run_all_cells_of_a_table_by_themselves(split: Split, tmp_path: 
     ]
     store = Store(tmp_path / "runs")
     experiment = Experiment(split, EvalConfig("leave-last-out"), (0, 1), store=store)
-    with candidate_workers(candidates, experiment, TWO):
+    work = partial(compare_models, "log", candidates, experiment, "NDCG@10")
+    with shared_work(work, store, cluster=TWO):
         cells = 2 + (3 + 1) + 1  # seeds; trials, and the best one judged; no seed
         wait_for(lambda: len(store.all_keys()) == cells)
     found = compare_models("log", candidates, experiment, "NDCG@10")
@@ -87,7 +90,8 @@ def test_a_killed_worker_loses_no_run(split: Split, tmp_path: Path) -> None:
     candidates = [Candidate.of(("bpr", {**SHORT, "epochs": 150, "patience": None}))]
     store = Store(tmp_path / "runs")
     experiment = Experiment(split, EvalConfig("leave-last-out"), range(4), store=store)
-    with candidate_workers(candidates, experiment, Cluster(workers=1, threads=1)):
+    work = partial(compare_models, "log", candidates, experiment, "NDCG@10")
+    with shared_work(work, store, cluster=Cluster(workers=1, threads=1)):
         wait_for(lambda: bool(list(store.folder.glob("claims/*.lock"))))
         (worker,) = processes_called("ray::do")
         os.kill(worker, signal.SIGKILL)

@@ -432,7 +432,7 @@ def test_tuning_without_its_extra_is_an_error_that_names_it(
         ({"jobs": 0}, "jobs=0 is not allowed"),
         ({"minutes": -1}, "minutes=-1 is not allowed"),
         ({"trials": 0}, "trials=0 is not allowed"),
-        ({"sampler": "cmaes"}, "no sampler 'cmaes'"),
+        ({"sampler": "cmaes"}, "sampler='cmaes' is not allowed"),
         ({"params": {"dim": 0}}, "dim=0 is not allowed"),
         ({"storage": "oracle://nowhere"}, "does not answer|optional part"),
     ],

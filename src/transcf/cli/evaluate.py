@@ -114,12 +114,7 @@ def compare(
     Example: transcf compare events.csv --models ease,bpr,transcf-mixture
     """
     from transcf.data.report import listed
-    from transcf.experiments.experiment import (
-        Experiment,
-        candidate_workers,
-        compare_models,
-        suited_to,
-    )
+    from transcf.experiments.experiment import Experiment, compare_models, suited_to
     from transcf.experiments.report import results_of, table_of
 
     paths = [path for path in out if str(path) != "none"]
@@ -140,8 +135,8 @@ def compare(
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )
-        with candidate_workers(candidates, experiment, options.parse_workers(workers)):
-            found = compare_models(data, candidates, experiment, metric, steps.counted)
+        cluster = options.parse_workers(workers)
+        found = compare_models(data, candidates, experiment, metric, steps.counted, cluster)
     if as_json:
         output.print_json(found.to_dict())
     else:

@@ -74,6 +74,13 @@ def atomic_write(target: Path) -> Iterator[Path]:
             unfinished.replace(target)
 
 
+def atomic_write_text(target: Path, text: str) -> Path:
+    """Write a text file as `atomic_write` does, and return its path."""
+    with atomic_write(target) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    return target
+
+
 @contextmanager
 def atomic_write_dir(target: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a folder to write to; at the end it replaces the target.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from transcf.data.atomic import atomic_write, remove_abandoned
+from transcf.data.atomic import atomic_write_text, remove_abandoned
 from transcf.distributed.cluster import Cluster
 from transcf.errors import DataError
 from transcf.io.model_dir import NAME, current_folder
@@ -118,8 +118,7 @@ def _check_plan(out: Path, plan: dict[str, Any]) -> None:
     if not place.exists():
         if any(out.iterdir()):
             raise DataError(f"{out} is not empty, and holds no {PLAN}: give another folder.")
-        with atomic_write(place) as unfinished:
-            unfinished.write_text(json.dumps(plan, indent=1), encoding="utf-8")
+        atomic_write_text(place, json.dumps(plan, indent=1))
         return
     try:
         found = json.loads(place.read_text(encoding="utf-8"))

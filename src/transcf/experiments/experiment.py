@@ -7,7 +7,7 @@ processes share the work: each computes runs that are not in the cache and not l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -122,7 +122,6 @@ class Experiment:
     dataset: str = ""  # name of the data in the cache
 
     def __post_init__(self) -> None:
-        """Take the default protocol of the split, unless one is named."""
         object.__setattr__(self, "config", self.config.on(self.split))
 
     def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
@@ -143,14 +142,9 @@ class Experiment:
         chosen, trials, fitted = self._choose(candidate, wait)
 
         def run_seed(seed: int) -> RunResult:
-            model = candidate.make(seed, chosen)
-            # The metrics of all epochs on test need another fit.
-            if (
-                fitted is not None
-                and seed == self.seeds[0]
-                and not self.config.picks_epochs_on_test
-            ):
-                model = fitted
+            model = fitted if seed == self.seeds[0] else None
+            if model is None or self.config.picks_epochs_on_test:  # which needs all epochs again
+                model = candidate.make(seed, chosen)
             start_fit = self._start_fit(candidate, f"seed {seed}")
             return fit_and_evaluate(
                 model, self.split, self.config, self.store,
@@ -311,8 +305,7 @@ def compare(
     numbers = range(seed, seed + seeds)
     kept = None if store is None else Store(store)
     experiment = Experiment(split, config, numbers, on_progress, store=kept, dataset=name)
-    with candidate_workers(candidates, experiment, cluster):
-        return compare_models(name, candidates, experiment, metric)
+    return compare_models(name, candidates, experiment, metric, cluster=cluster)
 
 
 def candidates_of(
@@ -369,25 +362,20 @@ def compare_models(
     experiment: Experiment,
     metric: str,
     track: Track = iter,
+    cluster: WorkerCluster | None = None,
 ) -> Comparison:
     """Run all candidates; errors and an interruption are recorded.
 
-    `metric` is that of the paired tests; `track` yields the candidates and counts them. Raises the
-    first error if no candidate could be run.
+    `metric` is that of the paired tests; `track` yields the candidates and counts them; the workers
+    of `cluster` compute some of the runs. Raises the first error if no candidate could be run.
     """
-    (found,) = run_tables([TablePlan(dataset, candidates, lambda: experiment, metric)], track)
+    quiet = replace(experiment, on_progress=None)
+    work = partial(compare_models, dataset, candidates, quiet, metric)
+    with shared_work(work, experiment.store, cluster=cluster):
+        (found,) = run_tables([TablePlan(dataset, candidates, lambda: experiment, metric)], track)
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
-
-
-def candidate_workers(
-    candidates: Sequence[Candidate], experiment: Experiment, cluster: WorkerCluster | None
-) -> AbstractContextManager[None]:
-    """Let the workers of a cluster compute runs of candidates inside the block (`shared_work`)."""
-    quiet = replace(experiment, on_progress=None)
-    work = partial(compare_models, "", candidates, quiet, "")
-    return shared_work(work, experiment.store, cluster=cluster)
 
 
 @dataclass(eq=False)

@@ -20,9 +20,9 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from transcf.data.atomic import atomic_write
+from transcf.data.atomic import atomic_write_text
 from transcf.data.files import path_of
-from transcf.errors import MissingExtraError, ParameterError
+from transcf.errors import ParameterError, needs_extra
 from transcf.tables import escape_markdown
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ BEST, TIED, OTHER, BASELINE = "#14936f", "#6cc5a6", "#7496b3", "#a3abb3"
 
 _MARKERS = "osD^vP"
 _WIDTH = 4.8  # inches; text is readable on a phone
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "transcf",
     "font.size": 9,
@@ -163,10 +163,7 @@ class Page:
             numbered = enumerate(self.drawings(), start=1)
             texts = {folder / f"{number}.svg": one.to_file() for number, one in numbered}
             texts[path] = self.to_markdown(folder.name)
-        for target, text in texts.items():
-            with atomic_write(target) as unfinished:
-                unfinished.write_text(text, encoding="utf-8")
-        return list(texts)
+        return [atomic_write_text(target, text) for target, text in texts.items()]
 
 
 def check_file(path: Path | str) -> None:
@@ -183,10 +180,8 @@ def _is_html(path: Path | str) -> bool:
 
 
 def _template() -> jinja2.Template:
-    try:
+    with needs_extra("Writing HTML", "plots"):
         import jinja2
-    except ImportError as error:
-        raise MissingExtraError("Writing HTML", "plots") from error
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("transcf", "experiments"),
         autoescape=True,
@@ -223,13 +218,10 @@ def series_color(place: int) -> str:
 @contextmanager
 def canvas(height: float) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure with axes, so many inches high; draw in the block and call `finish` there."""
-    try:
+    with needs_extra("Drawing figures", "plots"):
         import matplotlib
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Drawing figures", "plots") from error
-    style: Any = _STYLE
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         yield figure, figure.subplots()
 

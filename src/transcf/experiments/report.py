@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from transcf import __version__
 from transcf.data.report import counted, listed
@@ -13,19 +13,7 @@ from transcf.errors import MissingExtraError
 from transcf.evaluation.metrics import is_beyond
 from transcf.evaluation.results import LEVEL
 from transcf.evaluation.validation import validation_metric
-from transcf.experiments.pages import (
-    BASELINE,
-    BEST,
-    OTHER,
-    PAGE_SUFFIXES,
-    SERIES,
-    TIED,
-    Drawing,
-    Page,
-    bars,
-    heat_map,
-    lines,
-)
+from transcf.experiments import pages
 from transcf.experiments.results import (
     TIMED_BASELINE,
     TRIVIAL,
@@ -36,12 +24,14 @@ from transcf.experiments.results import (
 from transcf.protocols import PROTOCOLS
 from transcf.tables import ERROR, Cell, Table, legend
 
+#: Settings and a metric.
+_Value: TypeAlias = tuple[Mapping[str, Any], float | None]
 #: Groups of models in bar charts and their colours.
 _GROUPS = {
-    "best": BEST,
-    "not significantly different": TIED,
-    "other": OTHER,
-    "trivial baseline": BASELINE,
+    "best": pages.BEST,
+    "not significantly different": pages.TIED,
+    "other": pages.OTHER,
+    "trivial baseline": pages.BASELINE,
 }
 
 
@@ -61,7 +51,7 @@ def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], 
 
     Returns the same as `write_page`.
     """
-    if path.suffix in PAGE_SUFFIXES:
+    if path.suffix in pages.PAGE_SUFFIXES:
         return write_page(results, path)
     if path.suffix == ".json":
         return [results.write(path)], ""
@@ -88,12 +78,12 @@ def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
     return written, message
 
 
-def page_of(results: Results, *, figures: bool = True) -> Page:
+def page_of(results: Results, *, figures: bool = True) -> pages.Page:
     """Make the report, with or without charts, which need matplotlib."""
     tables = results.tables
     models = {entry.name for comparison in tables for entry in comparison.runs}
     names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
-    page = Page(results.title, f"{counted(len(models), 'model')} on {names}.")
+    page = pages.Page(results.title, f"{counted(len(models), 'model')} on {names}.")
     published = published_table(results)
     summary = page.section("Summary").add("facts", _key_figures(results, published))
     if not figures:
@@ -329,14 +319,14 @@ def published_table(results: Results) -> Table | None:
     return Table(title, columns, rows, align="lllrrrrrl") if rows else None
 
 
-def charts_of(comparison: Comparison) -> list[Drawing]:
+def charts_of(comparison: Comparison) -> list[pages.Drawing]:
     """Draw the tested metric of all models, grids of settings, and learning curves."""
     metric = comparison.metric
     able = [entry for entry in comparison.runs if metric in entry.metrics]
     ranked = sorted(able, key=lambda entry: -entry.metrics[metric]["mean"])
     groups = groups_of(comparison, metric)
     published = [comparison.published(entry.name).get(metric) for entry in ranked]
-    chart = bars(
+    chart = pages.bars(
         [entry.name for entry in ranked],
         {metric: [entry.metrics[metric]["mean"] for entry in ranked]},
         errors={metric: [entry.metrics[metric]["se"] for entry in ranked]},
@@ -349,7 +339,7 @@ def charts_of(comparison: Comparison) -> list[Drawing]:
     return [chart, *_heat_maps(comparison), *_curves(comparison)]
 
 
-def _overview_chart(tables: Sequence[Comparison]) -> list[Drawing]:
+def _overview_chart(tables: Sequence[Comparison]) -> list[pages.Drawing]:
     """Draw the metric of two to four tables side by side."""
     if not 2 <= len(tables) <= 4:
         return []
@@ -363,10 +353,10 @@ def _overview_chart(tables: Sequence[Comparison]) -> list[Drawing]:
         }
 
     title = f"{metric} on all datasets, mean and standard error over users"
-    return [bars(names, values("mean"), errors=values("se"), title=title, axis=metric)]
+    return [pages.bars(names, values("mean"), errors=values("se"), title=title, axis=metric)]
 
 
-def _curves(comparison: Comparison) -> list[Drawing]:
+def _curves(comparison: Comparison) -> list[pages.Drawing]:
     """Draw the validation metric by epoch, a few models per chart."""
     curves = {}
     for entry in comparison.runs:
@@ -375,22 +365,22 @@ def _curves(comparison: Comparison) -> list[Drawing]:
             epochs, metrics = ([s[axis] for s in validated] for axis in ("epoch", "metric"))
             curves[entry.name] = epochs, metrics
     names, drawn = list(curves), []
-    for start in range(0, len(names), len(SERIES)):
-        series = {name: curves[name] for name in names[start : start + len(SERIES)]}
+    for start in range(0, len(names), len(pages.SERIES)):
+        series = {name: curves[name] for name in names[start : start + len(pages.SERIES)]}
         best = {
             name: max(zip(*points, strict=True), key=lambda point: (point[1], -point[0]))
             for name, points in series.items()
         }
         title = f"Validation by epoch on {comparison.title}, first seed; selected epochs are ringed"
         y_axis = "validation metric"
-        drawn.append(lines(series, title=title, chosen=best, x_axis="epoch", y_axis=y_axis))
+        drawn.append(pages.lines(series, title=title, chosen=best, x_axis="epoch", y_axis=y_axis))
     return drawn
 
 
-def _heat_maps(comparison: Comparison) -> list[Drawing]:
+def _heat_maps(comparison: Comparison) -> list[pages.Drawing]:
     """Draw grids of two parameters: of models that differ in nothing else, and of trials."""
     metric = comparison.metric
-    grids: dict[str, list[tuple[Mapping[str, Any], float | None]]] = {}
+    grids: dict[str, list[_Value]] = {}
     entries = [entry for entry in comparison.runs if metric in entry.metrics]
     for kind in dict.fromkeys(entry.kind for entry in entries):
         same = [entry for entry in entries if entry.kind == kind]
@@ -403,7 +393,7 @@ def _heat_maps(comparison: Comparison) -> list[Drawing]:
     return [drawing for title, cells in grids.items() for drawing in _grid(title, cells)]
 
 
-def _grid(title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]) -> list[Drawing]:
+def _grid(title: str, cells: Sequence[_Value]) -> list[pages.Drawing]:
     """Draw values whose settings differ in two parameters and fill at least half of the grid."""
     names = {name for settings, _ in cells for name in settings} - {"random_state"}
     free = [name for name in sorted(names) if len({str(one.get(name)) for one, _ in cells}) > 1]
@@ -415,7 +405,9 @@ def _grid(title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]) -
     if len(keyed) * 2 < len(rows) * len(columns):
         return []
     values = [[keyed.get((row, column)) for column in columns] for row in rows]
-    return [heat_map(rows, columns, values, title=title, row_axis=free[0], column_axis=free[1])]
+    return [
+        pages.heat_map(rows, columns, values, row_axis=free[0], column_axis=free[1], title=title)
+    ]
 
 
 def _ordered(values: Sequence[Any]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 
 from transcf import __version__
-from transcf.data.atomic import atomic_write
+from transcf.data.atomic import atomic_write_text
 from transcf.data.files import path_of
 from transcf.data.json_text import to_json
 from transcf.data.report import counted
@@ -44,6 +44,8 @@ SAMPLED_NOTE = (
 CHOSEN_HERE_NOTE = (
     "Optimistic: these are figures of the validation part, which also chose epochs and settings."
 )
+#: Fields of `CandidateResult` that all its evaluations share.
+_SHARED = ("users", "protocol", "ties", "subset", "split", "skipped")
 #: Fields of `CandidateResult` with other names in the JSON form.
 _KEYS = {"name": "model", "kind": "class", "size": "bytes", "spent": "spent_seconds"}
 
@@ -179,17 +181,12 @@ class CandidateResult:
             parameters=dict(done.parameters),
             metrics=summarize_seeds(evaluations),
             runs=len(evaluations),
-            users=first.users,
+            **{name: getattr(first, name) for name in _SHARED},
             validation=mean(validated) if validated else None,
             chosen=dict(chosen or {}),
             tried=tried,
             seconds=round(mean(run.seconds for run in results), 3),
             notes=notes,
-            protocol=first.protocol,
-            ties=first.ties,
-            subset=first.subset,
-            split=first.split,
-            skipped=first.skipped,
             untrained=untrained,
             minutes=round(sum(run.spent for run in trials or results) / 60, 3),
             spent=round(sum(run.spent for run in every), 3),
@@ -449,6 +446,4 @@ class Results:
 
     def write(self, path: Path | str) -> Path:
         """Write the JSON form; return the path."""
-        with atomic_write(path_of(path)) as unfinished:
-            unfinished.write_text(to_json(self.to_dict()) + "\n", encoding="utf-8")
-        return path_of(path)
+        return atomic_write_text(path_of(path), to_json(self.to_dict()) + "\n")

@@ -74,7 +74,6 @@ class EvalConfig:
     max_seconds: float | None = None  # `FitOptions.max_seconds` of every fit
 
     def __post_init__(self) -> None:
-        """Check the values before anything is fitted."""
         if self.protocol is not None:  # by its present name
             object.__setattr__(self, "protocol", protocol_named(self.protocol).name)
         check_word("ties", self.ties, get_args(Ties))
@@ -93,10 +92,17 @@ class EvalConfig:
         computed = metric_names(self.k, beyond=self.beyond, protocol=self.protocol)
         if not is_word(metric, computed):
             more = "" if self.beyond else ", or go beyond accuracy (beyond=True, --beyond)"
+            if self.is_sampled:
+                more = ", or a protocol of full ranking"
             raise ParameterError(
                 f"metric={shown(metric)} is not computed: choose one of {', '.join(computed)}, or "
                 f"other lengths of lists{more}."
             )
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the protocol ranks sampled candidates."""
+        return self.protocol is not None and protocol_named(self.protocol).sampled
 
     @property
     def usual_metric(self) -> str:
@@ -114,9 +120,7 @@ class EvalConfig:
 
     def full_ranking(self, model: Recommender[Any], split: Split) -> Evaluation | None:
         """Evaluate in full ranking if the protocol samples candidates, for comparison."""
-        if self.protocol is None or not protocol_named(self.protocol).sampled:
-            return None
-        return replace(self, protocol=None).evaluate(model, split)
+        return replace(self, protocol=None).evaluate(model, split) if self.is_sampled else None
 
     @property
     def refits(self) -> bool:

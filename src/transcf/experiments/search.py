@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from transcf.data.atomic import atomic_write
+from transcf.data.atomic import atomic_write_text
 from transcf.data.files import path_of
-from transcf.errors import MissingExtraError, ParameterError, check_integer, is_word, shown
+from transcf.errors import (
+    MissingExtraError,
+    ParameterError,
+    check_integer,
+    check_word,
+    is_word,
+    shown,
+)
 from transcf.models.params import Number, values_of
 from transcf.models.registry import canonical_name, create, current, model_class
 
@@ -55,7 +62,6 @@ class Range:
     log: bool = False
 
     def __post_init__(self) -> None:
-        """Check the ends."""
         if not self.low < self.high or (self.log and self.low <= 0):
             raise ParameterError(f"{self} is no range: low has to be below high, above 0 with log.")
 
@@ -92,20 +98,18 @@ class Budget:
     finalists: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_integer("trials", self.trials, 1)
-        space = "default" if isinstance(self.space, Mapping) else self.space
-        for what, word, words in (("sampler", self.sampler, SAMPLERS), ("space", space, SPACES)):
-            if not is_word(word, words):
-                raise ParameterError(
-                    f"There is no {what} {shown(word)}; there are: {', '.join(words)}."
-                )
+        check_word("sampler", self.sampler, SAMPLERS)
+        if not isinstance(self.space, Mapping):
+            check_word("space", self.space, SPACES)
 
     @classmethod
     def of(cls, asked: Any) -> Self:
-        """Parse a budget: one of `BUDGETS`, a number, either as text, a table, or a budget."""
+        """Parse a budget: one of `BUDGETS`, a number, either as text, a table, or None for one."""
         if isinstance(asked, cls):
             return asked
+        if asked is None:
+            return cls()
         if isinstance(asked, Mapping):
             if not {"trials"} <= asked.keys() <= {f.name for f in fields(cls)}:
                 raise ParameterError(
@@ -353,9 +357,7 @@ class Config:
 
     def write(self, path: str | Path) -> Path:
         """Write the file atomically."""
-        with atomic_write(path_of(path)) as unfinished:
-            unfinished.write_text(self.to_toml(), encoding="utf-8")
-        return path_of(path)
+        return atomic_write_text(path_of(path), self.to_toml())
 
 
 def _toml(value: Any) -> str:

@@ -245,7 +245,7 @@ class Store:
 
         Only entries that are not in the index, or changed since, are read.
         """
-        from transcf.data.atomic import atomic_write
+        from transcf.data.atomic import atomic_write_text
 
         index = self._read_index()
         rows: list[dict[str, Any]] = []
@@ -261,8 +261,8 @@ class Store:
             rows.append(row)
         if any(index.get(row["key"]) is not row for row in rows):
             text = "".join(json.dumps(row) + "\n" for row in rows)
-            with suppress(WriteError, OSError), atomic_write(self.folder / _INDEX) as path:
-                path.write_text(text, encoding="utf-8")
+            with suppress(WriteError, OSError):
+                atomic_write_text(self.folder / _INDEX, text)
         return sorted(rows, key=lambda row: (str(row["written"]), row["key"])), damaged
 
     def _read_index(self) -> dict[str, dict[str, Any]]:

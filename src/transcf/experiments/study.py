@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import product
@@ -20,7 +20,7 @@ from transcf.data.split import Split
 from transcf.data.splitters import open_split, split_log
 from transcf.errors import ParameterError
 from transcf.evaluation.evaluator import Subset
-from transcf.evaluation.metrics import is_beyond, length_of, metric_names
+from transcf.evaluation.metrics import is_beyond, length_of
 from transcf.experiments.experiment import (
     FINAL_SEEDS,
     Candidate,
@@ -57,7 +57,6 @@ class DatasetPlan:
     fit_seconds: float | None = None  # measured mean of a fit and its evaluation
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for name in self.protocols:
             protocol_named(name)
         if self.copy and self.published:
@@ -87,7 +86,6 @@ class ModelPlan:
     datasets: list[str] = field(default_factory=list)  # the same
 
     def __post_init__(self) -> None:
-        """Check the values; parameters are checked by the model."""
         if "," in self.title:
             raise ParameterError(
                 f"The study calls a model {self.title!r}: leave the comma out, since --models "
@@ -104,7 +102,7 @@ class ModelPlan:
                 f"The study has a grid for {self.title} and a budget or times: give the one or "
                 "the other."
             )
-        Budget.of("none" if self.budget is None else self.budget)
+        Budget.of(self.budget)
         for name in self.protocols:
             protocol_named(name)
 
@@ -149,17 +147,11 @@ class Study:
     budget: Any = None
 
     def __post_init__(self) -> None:
-        """Check all but the parameters of models before anything is run."""
-        protocol_named(self.protocol)
-        Budget.of("none" if self.budget is None else self.budget)
+        Budget.of(self.budget)
+        self.config(self.protocol)
         for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
-            computed = metric_names(self.lengths(), beyond=self.beyond, protocol=protocol)
             for name in self._names:
-                if name not in computed:
-                    raise ParameterError(
-                        f"The study has the metric {name!r}, which needs lists of full ranking: "
-                        'use protocol = "leave-last-out" or "temporal".'
-                    )
+                self.config(protocol).check_metric(name)
         if self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models:
@@ -170,9 +162,13 @@ class Study:
                     f"The study has times = true for {plan.title}: say how many settings to try, "
                     'such as budget = "medium".'
                 )
-        if self.subset not in get_args(Subset):
-            allowed = " or ".join(map(repr, get_args(Subset)))
-            raise ParameterError(f"The study has subset = {self.subset!r}; it must be {allowed}.")
+
+    def config(self, protocol: str, max_seconds: float | None = None) -> EvalConfig:
+        """Return how the models of a table are evaluated."""
+        lengths = [length_of(name) for name in self._names]
+        k = tuple(sorted({n for n in lengths if n is not None})) or (10,)
+        beyond = any(map(is_beyond, self._names))
+        return EvalConfig(protocol, subset=self.subset, k=k, beyond=beyond, max_seconds=max_seconds)
 
     def by(self, dataset: DatasetPlan) -> list[str]:
         """Return the protocols of a dataset."""
@@ -217,30 +213,20 @@ class Study:
 
     def expected(self) -> list[tuple[str, str, int, float | None]]:
         """Return dataset, protocol, the most fits, and their processor minutes if known."""
+
+        def fits_of(plan: ModelPlan) -> int:
+            if plan.grid:
+                return prod(map(len, plan.grid.values())) + self.seeds
+            budget = Budget.of(plan.budget or self.budget)
+            tried = budget.trials + len(FINAL_SEEDS) * budget.finalists if budget.trials > 1 else 0
+            return tried + (self.seeds if "random_state" in model_class(plan.name)._rules() else 1)
+
         found = []
         for data, protocol in self.tables():
-            fits = sum(self._fits(plan) for plan in self.under(protocol, data))
+            fits = sum(map(fits_of, self.under(protocol, data)))
             minutes = None if data.fit_seconds is None else fits * data.fit_seconds / 60
             found.append((data.name, protocol, fits, minutes))
         return found
-
-    def _fits(self, plan: ModelPlan) -> int:
-        """Return the most fits of a model: settings, their finalists, and the seeds."""
-        if plan.grid:
-            return prod(map(len, plan.grid.values())) + self.seeds
-        budget = Budget.of("none" if (asked := plan.budget or self.budget) is None else asked)
-        tried = budget.trials + len(FINAL_SEEDS) * budget.finalists if budget.trials > 1 else 0
-        return tried + (self.seeds if "random_state" in model_class(plan.name)._rules() else 1)
-
-    def lengths(self) -> tuple[int, ...]:
-        """Return the list lengths of the metrics, ascending."""
-        lengths = {length_of(name) for name in self._names}
-        return tuple(sorted(n for n in lengths if n is not None)) or (10,)
-
-    @property
-    def beyond(self) -> bool:
-        """Whether a metric goes beyond accuracy."""
-        return any(map(is_beyond, self._names))
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -387,45 +373,24 @@ def run_study(
     same `store` at a time. A model, preset or parameter that is not allowed is a `ParameterError`
     before anything is run.
     """
-    metric = study.paired_tests or study.metrics[0]
-    tables = [
-        TablePlan(
-            dataset.name,
-            [plan.candidate(dataset.name, study.budget) for plan in study.under(protocol, dataset)],
-            cache(partial(_open, study, dataset, protocol, on_progress, store)),
-            metric,
-            study.about(dataset, protocol),
-        )
-        for dataset, protocol in study.tables()
-    ]
-    return run_tables(tables, track, on_result)
 
+    def table(dataset: DatasetPlan, protocol: str) -> TablePlan:
+        plans, about = study.under(protocol, dataset), study.about(dataset, protocol)
+        candidates = [plan.candidate(dataset.name, study.budget) for plan in plans]
+        title = f"{dataset.name} ({protocol})"
+        name = dataset.name if dataset.core is None else f"{dataset.name}, {dataset.core}-core"
 
-def _open(
-    study: Study,
-    dataset: DatasetPlan,
-    protocol: str,
-    on_progress: OnProgress,
-    store: Store | None,
-) -> Experiment:
-    """Open the data of a table."""
-    config = EvalConfig(
-        protocol,
-        subset=study.subset,
-        k=study.lengths(),
-        beyond=study.beyond,
-        max_seconds=dataset.max_seconds,
-    )
-    title = f"{dataset.name} ({protocol})"
-    filtered = "" if dataset.core is None else f", {dataset.core}-core"
-    return Experiment(
-        _split(dataset, protocol),
-        config,
-        range(study.seeds),
-        lambda step: on_progress(f"{title}: {step}"),
-        store=store,
-        dataset=dataset.name + filtered,
-    )
+        @cache
+        def open_experiment() -> Experiment:
+            return Experiment(
+                _split(dataset, protocol), study.config(protocol, dataset.max_seconds),
+                range(study.seeds), lambda step: on_progress(f"{title}: {step}"), store, name,
+            )  # fmt: skip
+
+        metric = study.paired_tests or study.metrics[0]
+        return TablePlan(dataset.name, candidates, open_experiment, metric, about)
+
+    return run_tables([table(*each) for each in study.tables()], track, on_result)
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:

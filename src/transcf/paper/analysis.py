@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from transcf.errors import (
     MissingExtraError,
     ParameterError,
     UnsupportedError,
-    is_word,
-    shown,
+    check_word,
 )
+from transcf.experiments.experiment import OnProgress
 from transcf.models.base import Recommender
 from transcf.paper.categories import likeness, maps, tastes, variety
 from transcf.paper.pairs import MAX_PAIRS, classification, closer
 from transcf.paper.spaces import Analysis, Pairs, Space, space_of, typical_users
-
-#: Called with one line of text that names the current step.
-OnProgress: TypeAlias = Callable[[str], None]
 
 #: Names and descriptions of the analyses, in order.
 WHAT = {
@@ -44,10 +41,7 @@ def check_what(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of analyses, "all" expanded; raise a `ParameterError` for an unknown one."""
     found: list[str] = []
     for name in names:
-        if name != "all" and not is_word(name, WHAT):
-            raise ParameterError(
-                f"There is no analysis {shown(name)}: use all, or some of {', '.join(WHAT)}."
-            )
+        check_word("what", name, ("all", *WHAT))
         found += WHAT if name == "all" else (name,)
     return tuple(dict.fromkeys(found))
 
@@ -64,7 +58,6 @@ class Subject:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        """Check that all models have the same ids."""
         first = next(iter(self.models.values()))
         for name, model in self.models.items():
             if model.users_ != first.users_ or model.items_ != first.items_:

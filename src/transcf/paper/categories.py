@@ -11,18 +11,8 @@ import polars as pl
 
 from transcf.data.ids import UNKNOWN, Id, Rows
 from transcf.data.interactions import Interactions
-from transcf.errors import DataError, MissingExtraError, UnknownIdError
-from transcf.experiments.pages import (
-    BASELINE,
-    BEST,
-    SERIES,
-    SURFACE,
-    Drawing,
-    bars,
-    canvas,
-    finish,
-    heat_map,
-)
+from transcf.errors import DataError, UnknownIdError, needs_extra
+from transcf.experiments import pages
 from transcf.kernels import Array
 from transcf.paper.pairs import Labels, frequent_categories
 from transcf.paper.spaces import Analysis, Mask, Pairs, Space
@@ -83,7 +73,7 @@ def _distribution(what: str, numbers: Labels) -> pl.DataFrame:
     )
 
 
-def _variety_chart(what: str, numbers: Labels) -> Drawing:
+def _variety_chart(what: str, numbers: Labels) -> pages.Drawing:
     last = min(int(numbers.max()), _MAX_BARS)
     times = np.bincount(np.minimum(numbers, last), minlength=last + 1)[1:]
     names = [str(number) for number in range(1, last + 1)]
@@ -91,7 +81,7 @@ def _variety_chart(what: str, numbers: Labels) -> Drawing:
         names[-1] += " or more"
     shares = (100 * times / len(numbers)).tolist()
     title = f"Different {what} of a user"
-    return bars(names, {"users": shares}, title=title, axis="% of the users", digits=1)
+    return pages.bars(names, {"users": shares}, title=title, axis="% of the users", digits=1)
 
 
 # -- vectors of pairs ---------------------------------------------------------------------------
@@ -126,10 +116,11 @@ def maps(
     """
     names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
     has_common_user, has_common_item = (rows[:, None] == rows for rows in (some.users, some.items))
+    perplexity = min(_PERPLEXITY, max(1.0, (len(some) - 1) / 3))
     placed, rows = {}, []
     for name, space in spaces.items():
         vectors = space.vectors(some.users, some.items)
-        placed[name] = _tsne(vectors, random_state)
+        placed[name] = _tsne(vectors, perplexity, random_state)
         strangers = ~(has_common_user | has_common_item)
         rows.append(
             {
@@ -141,7 +132,7 @@ def maps(
             }
         )
 
-    def draw() -> list[Drawing]:
+    def draw() -> list[pages.Drawing]:
         return [
             _map_chart(
                 [places[labels == number] for number in range(len(names))],
@@ -152,7 +143,7 @@ def maps(
         ]
 
     sizes = np.bincount(labels)
-    facts = {"categories": names, "pairs": len(some), "perplexity": _perplexity(len(some))}
+    facts = {"categories": names, "pairs": len(some), "perplexity": perplexity}
     notes = (
         f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares: the "
         "nearest neighbour is of the same category, among all vectors, on the map, and among "
@@ -183,12 +174,12 @@ def likeness(space: Space, pairs: Pairs, *, each: int = _EACH, random_state: int
     vectors = "translations" if space.has_translations else "a-b"
     title = f"{space.name}: how alike {vectors} of two categories are"
 
-    def draw() -> list[Drawing]:
+    def draw() -> list[pages.Drawing]:
         columns = [str(number) for number in range(1, len(names) + 1)]
         short = [name if len(name) <= 18 else f"{name[:17]}…" for name in names]
         rows = [f"{number}  {name}" for name, number in zip(short, columns, strict=True)]
         return [
-            heat_map(
+            pages.heat_map(
                 rows, columns, scaled.tolist(), title=title, row_axis="", digits=2,
                 column_axis="category, by its number",
             )
@@ -215,21 +206,13 @@ def mean_cosines(vectors: Array, labels: Labels, number: int) -> Array:
     return means
 
 
-def _perplexity(number: int) -> float:
-    return min(_PERPLEXITY, max(1.0, (number - 1) / 3))
-
-
-def _tsne(vectors: Array, seed: int) -> Array:
+def _tsne(vectors: Array, perplexity: float, seed: int) -> Array:
     """Map vectors to a plane, (n, 2)."""
-    try:
+    with needs_extra("Maps of vectors", "plots"):
         from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise MissingExtraError("Maps of vectors", "plots") from error
     # Lengths of a thousandth would be lost in the tolerances of the method.
     scaled = vectors / max(float(vectors.std()), 1e-30)
-    method = TSNE(
-        perplexity=_perplexity(len(vectors)), init="pca", random_state=seed, n_jobs=thread_count()
-    )
+    method = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=thread_count())
     placed: Array = method.fit_transform(scaled.astype(np.float32))
     return placed
 
@@ -245,14 +228,14 @@ def _same_neighbor(vectors: Array, labels: Labels, allowed: Mask | None = None) 
     return 100 * float((labels[away.argmin(axis=1)] == labels).mean())
 
 
-def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Drawing:
+def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> pages.Drawing:
     """Draw groups of points, each named at the median of its points.
 
     Groups beyond the number of colours have open triangles.
     """
-    with canvas(5.0) as (figure, axes):
+    with pages.canvas(5.0) as (figure, axes):
         for number, places in enumerate(groups):
-            color, is_repeat = SERIES[number % len(SERIES)], number >= len(SERIES)
+            color, is_repeat = pages.series_color(number), number >= len(pages.SERIES)
             axes.plot(
                 *places.T, "^" if is_repeat else "o", ms=2.6 if is_repeat else 2.2,
                 mfc="none" if is_repeat else color, mec=color, mew=0.5 if is_repeat else 0.0,
@@ -261,10 +244,9 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
         for number, places in enumerate(groups):
             x, y = np.median(places, axis=0)
             axes.text(
-                x, y, names[number], ha="center", va="center", fontsize=7,
-                fontweight="bold",
-                color=SERIES[number % len(SERIES)],
-                bbox={"facecolor": SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+                x, y, names[number], ha="center", va="center", fontsize=7, fontweight="bold",
+                color=pages.series_color(number),
+                bbox={"facecolor": pages.SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
             )  # fmt: skip
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_xticks([])
@@ -273,7 +255,7 @@ def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> Dra
         figure.legend(loc="outside lower center", ncols=3, markerscale=1.8)
         sizes = sum(map(len, groups))
         alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
-        return finish(figure, title, alt)
+        return pages.finish(figure, title, alt)
 
 
 # -- tastes of a user ---------------------------------------------------------------------------
@@ -380,15 +362,15 @@ def _nearest(space: Space, user: int, items: Rows) -> list[Id]:
     return found
 
 
-def _tastes_chart(title: str, frame: pl.DataFrame) -> Drawing:
+def _tastes_chart(title: str, frame: pl.DataFrame) -> pages.Drawing:
     top = frame.head(_SHOWN)
-    return bars(
+    return pages.bars(
         top["category"].to_list(),
         {"strength": top["strength_percent"].to_list()},
         errors={"strength": ((top["high"] - top["low"]) / 2).to_list()},
         title=f"{title}, nearest category first",
         axis="strength: % of other users who are farther",
         groups=["has items of it" if items else "has none" for items in top["items"].to_list()],
-        colors={"has items of it": BEST, "has none": BASELINE},
+        colors={"has items of it": pages.BEST, "has none": pages.BASELINE},
         digits=0,
     )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.ids import Rows
-from transcf.errors import DataError, MissingExtraError, ParameterError
+from transcf.errors import DataError, ParameterError, needs_extra
 from transcf.experiments.pages import Drawing, bars
 from transcf.kernels import Array
 from transcf.paper.spaces import Analysis, Mask, Pairs, Space
@@ -287,12 +287,10 @@ def accuracies(
     Unless `by_item`, which puts no item into two folds, folds are random. `trees` is by default
     that of scikit-learn; `folds` says how many of the five folds are computed.
     """
-    try:
+    with needs_extra("Telling classes of pairs apart", "plots"):
         from sklearn.dummy import DummyClassifier
         from sklearn.ensemble import RandomForestClassifier
         from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-    except ImportError as error:
-        raise MissingExtraError("Telling classes of pairs apart", "plots") from error
     size = {} if trees is None else {"n_estimators": trees}
     kind, groups = (StratifiedGroupKFold, pairs.items) if by_item else (StratifiedKFold, None)
     parts = kind(FOLDS, shuffle=True, random_state=random_state).split(classes, classes, groups)

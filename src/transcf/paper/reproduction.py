@@ -27,15 +27,16 @@ from transcf.data.json_text import to_json
 from transcf.data.readers import open_data
 from transcf.data.split import Split, draw_candidates
 from transcf.data.splitters import leave_one_out
-from transcf.errors import ParameterError, is_word, shown
+from transcf.errors import check_word
 from transcf.evaluation import Validation, evaluate
+from transcf.experiments.experiment import OnProgress
 from transcf.experiments.results import Comparison
 from transcf.experiments.study import Study, load_study
 from transcf.models.base import Recommender
 from transcf.models.params import values_of
 from transcf.models.registry import create, load, preset_of
 from transcf.models.training import FitOptions
-from transcf.paper.analysis import OnProgress, Subject
+from transcf.paper.analysis import Subject
 from transcf.paper.pairs import (
     FOLDS,
     HELD_OUT,
@@ -97,8 +98,8 @@ def load_table(
     `datasets` and `models` (by their names in the table) select a part of it; `protocols` replace
     those of the study.
     """
-    _check("table", name, TABLES)
-    _check("budget", budget, BUDGETS)
+    check_word("table", name, TABLES)
+    check_word("budget", budget, BUDGETS)
     study = load_study(f"reproduce-{name}").only(datasets, models)
     trials, finalists, seeds = BUDGETS[budget]
 
@@ -117,11 +118,6 @@ def load_table(
             for plan in study.datasets
         ),
     )
-
-
-def _check(what: str, word: str, words: Iterable[str]) -> None:
-    if not is_word(word, words):
-        raise ParameterError(f"There is no {what} {shown(word)}: use {', '.join(words)}.")
 
 
 def with_shape(study: Study, comparison: Comparison) -> Comparison:
@@ -216,10 +212,7 @@ def check_datasets(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of datasets, or raise a `ParameterError` for an unknown one."""
     found = tuple(name.strip() for name in names)
     for name in found:
-        if name not in PLANS:
-            raise ParameterError(
-                f"There are no analyses of {shown(name)} to reproduce: use {', '.join(PLANS)}."
-            )
+        check_word("datasets", name, PLANS)
     return found
 
 
@@ -241,7 +234,7 @@ def reproduce(
     `models`, where later calls find them.
     """
     (dataset,) = check_datasets([dataset])
-    _check("budget", budget, BUDGETS)
+    check_word("budget", budget, BUDGETS)
     log, split = _data(dataset, random_state)
     fitted = {}
     for name in MODELS:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.data.atomic import atomic_write
+from transcf.data.atomic import atomic_write_text
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.json_text import to_json
@@ -264,7 +264,4 @@ class Analysis:
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     """Write files of a folder, each atomically, and return their paths."""
-    for name, text in texts.items():
-        with atomic_write(folder / name) as path:
-            path.write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]
+    return [atomic_write_text(folder / name, text) for name, text in texts.items()]
