@@ -35,7 +35,7 @@ CHARTS = (
         "movietweetings", "temporal", "MovieTweetings, 5-core",
     ),
 )  # fmt: skip
-WIDTH, STEP, LEFT, BOX, HEIGHT = 760, 46, 300, 430, 34
+STEP, LEFT, BEND, BOX, HEIGHT = 46, 145, 18, 380, 34
 
 
 def imports() -> dict[str, set[str]]:
@@ -62,7 +62,7 @@ def package_diagram() -> str:
     for name, others in imports().items():
         for other in sorted(others, key=names.index):
             start, end = middle[name], middle[other]
-            bend = LEFT - 26 * abs(names.index(other) - names.index(name))
+            bend = LEFT - BEND * abs(names.index(other) - names.index(name))
             parts.append(
                 f'<path d="M {LEFT} {start} C {bend} {start}, {bend} {end}, {LEFT} {end}" '
                 'fill="none" stroke="currentColor" stroke-opacity=".35"/>'
@@ -74,14 +74,19 @@ def package_diagram() -> str:
             'fill="teal" fill-opacity=".12" stroke="teal"/>'
             f'<text x="{LEFT + 12}" y="{middle[name] + 5}" fill="currentColor">'
             f'<tspan font-weight="bold">{name}</tspan>'
-            f'<tspan x="{LEFT + 130}">{meaning}</tspan></text>'
+            f'<tspan x="{LEFT + 125}">{meaning}</tspan></text>'
         )
-    height = 24 + STEP * len(names)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" font-size="14" '
-        'font-family="sans-serif" aria-label="Packages and their imports">'
-        f"{''.join(parts)}</svg>"
+    return _svg(LEFT + BOX + 1, 24 + STEP * len(names), 14, "Packages and their imports", parts)
+
+
+def _svg(width: int, height: int, size: int, label: str, parts: list[str]) -> str:
+    """Return an SVG with text of a size; phones scroll it where it would get too small to read."""
+    head = (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}" '
+        f'style="max-width: {width}px; min-width: {0.65 * width:.0f}px" '
+        f'font-size="{size}" font-family="sans-serif">'
     )
+    return f'<div class="diagram">{head}{"".join(parts)}</svg></div>'
 
 
 def command_path() -> str:
@@ -96,7 +101,7 @@ def path_diagram() -> str:
     """Return an SVG of the traced path: a column for each package, a row for each step."""
     steps = re.findall(r"^\d+\. `(\w+)", command_path(), re.MULTILINE)
     columns = [name for name in PACKAGES if name in steps] + ["other"]
-    step, width = 20, WIDTH // len(columns)
+    step, width = 20, 95
     points = [
         (width * columns.index(name if name in columns else "other") + width // 2, 40 + step * row)
         for row, name in enumerate(steps)
@@ -114,11 +119,8 @@ def path_diagram() -> str:
             f'<text x="{x}" y="{y + 4}" text-anchor="middle" font-size="11" fill="white">'
             f"{number}</text>"
         )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {40 + step * len(steps)}" role="img" font-size="13" '
-        'font-family="sans-serif" aria-label="Steps of the command by package">'
-        f"{''.join(parts)}</svg>"
-    )
+    size = width * len(columns), 40 + step * len(steps)
+    return _svg(*size, 13, "Steps of the command by package", parts)
 
 
 def architecture_page() -> str:
@@ -170,23 +172,19 @@ def accuracy_chart(model: str) -> list[str]:
 def _bars(found: dict[str, dict[str, float]], chosen: str) -> str:
     """Return an SVG with a bar for each model, the best first."""
     names = sorted(found, key=lambda name: -found[name]["mean"])
-    scale = 360 / max(one["mean"] + one["se"] for one in found.values())
+    scale = 240 / max(one["mean"] + one["se"] for one in found.values())
     parts = []
     for place, name in enumerate(names):
         top, mean, error = 24 * place, found[name]["mean"], found[name]["se"]
         width, weight = mean * scale, "bold" if name == chosen else "normal"
         parts.append(
-            f'<text x="170" y="{top + 17}" text-anchor="end" font-weight="{weight}" '
+            f'<text x="140" y="{top + 17}" text-anchor="end" font-weight="{weight}" '
             f'fill="currentColor">{name}</text>'
-            f'<rect x="180" y="{top + 4}" width="{width:.1f}" height="16" fill="teal" '
+            f'<rect x="148" y="{top + 4}" width="{width:.1f}" height="16" fill="teal" '
             f'fill-opacity="{1 if name == chosen else 0.3}"/>'
-            f'<path d="M {180 + width - error * scale:.1f} {top + 12} '
-            f'H {180 + width + error * scale:.1f}" stroke="currentColor"/>'
-            f'<text x="{190 + width + error * scale:.1f}" y="{top + 17}" fill="currentColor">'
+            f'<path d="M {148 + width - error * scale:.1f} {top + 12} '
+            f'H {148 + width + error * scale:.1f}" stroke="currentColor"/>'
+            f'<text x="{156 + width + error * scale:.1f}" y="{top + 17}" fill="currentColor">'
             f"{mean:.3f}</text>"
         )
-    return (
-        f'<svg viewBox="0 0 620 {24 * len(names) + 4}" role="img" font-size="13" '
-        f'font-family="sans-serif" aria-label="NDCG@10 of models; {chosen} is marked">'
-        f"{''.join(parts)}</svg>"
-    )
+    return _svg(445, 24 * len(names) + 4, 13, f"NDCG@10 of models; {chosen} is marked", parts)

@@ -46,7 +46,12 @@ class Sections(griffe.Extension):
         if obj.docstring is not None:
             text = re.sub(r"(?m)^( *)Example:$", r"\1Examples:", obj.docstring.value)
             text = re.sub(r"(?m)^( *)Attributes \(.*\):$", r"\1Attributes:", text)
+            text = re.sub(r"(?m)^References:\n((?: +.*\n?)+)", _as_paragraph, text)
             obj.docstring.value = re.sub(r"docs/([\w/-]+)\.md", r"[\1](../../\1/)", text)
+
+
+def _as_paragraph(found: re.Match[str]) -> str:
+    return f"Reference: {' '.join(found[1].split())}\n"
 
 
 def on_config(config: Any) -> Any:
