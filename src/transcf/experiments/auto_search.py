@@ -41,6 +41,8 @@ _ITEM_SAMPLES = (1_000, 2_000)
 _SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
+#: How often a fit ranks items to choose its epoch and its trend, and for how many users.
+_EPOCH_RANKINGS, _TREND_RANKINGS, _CHOOSING_USERS = 10, 20, 1_000
 #: Epochs or seconds after which the time of a fit is known well enough to stop it, and the share
 #: of that time that has to be left.
 _SURE_EPOCHS, _SURE_AFTER, _SLACK = 3, 5.0, 0.9
@@ -268,7 +270,14 @@ class AutoSearch:
             return float(min(known))
         if name not in self._whole_fits:
             self._whole_fits[name] = self._sample_seconds(name)
-        return self._whole_fits[name] * work / (epochs or 1) + self.evaluation_seconds
+        return self._whole_fits[name] * work / (epochs or 1) + self._judge_seconds(bool(epochs))
+
+    def _judge_seconds(self, has_epochs: bool) -> float:
+        """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
+        rankings = _EPOCH_RANKINGS * has_epochs
+        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
+        users = np.count_nonzero(self.split.validation.user_counts)
+        return self.evaluation_seconds * (1 + rankings * min(1.0, _CHOOSING_USERS / users))
 
     def _sample_seconds(self, name: str) -> float:
         """Estimate the time of a fit with default settings from fits on samples of the events.
