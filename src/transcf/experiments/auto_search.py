@@ -276,7 +276,7 @@ class AutoSearch:
         """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
         rankings = _EPOCH_RANKINGS * has_epochs
         rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
-        users = np.count_nonzero(self.split.validation.user_counts)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
         return self.evaluation_seconds * (1 + rankings * min(1.0, _CHOOSING_USERS / users))
 
     def _sample_seconds(self, name: str) -> float:
@@ -308,7 +308,7 @@ class AutoSearch:
 
     def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
         """Estimate the time to choose the weights of a blend and to evaluate it."""
-        users = np.count_nonzero(self.split.validation.user_counts)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
         scores = min(users * self.split.train.n_items * len(parts), CACHE_BYTES // 4)
         seconds = _WEIGHT_TRIALS[len(parts)] * (scores * _SCORE_SECONDS + self.evaluation_seconds)
         # Scores are computed by one thread for the search, and by all for the evaluation.
@@ -383,12 +383,13 @@ class AutoSearch:
                 return trial
         self.report(f"blending {' and '.join(part.name for part in parts)}")
         started, cost = perf_counter(), self._blend_seconds(parts)
+        is_stored, expected = self.is_stored(blend), self.blend_factor * cost
+        refit_seconds = sum(part.refit_seconds for part in parts)
+        if not is_stored and not self.has_time(expected, refit_seconds):
+            self.skipped[text] = f"no time: about {expected:.0f} s"
+            return None
         try:
-            if not self.is_stored(blend):
-                expected = self.blend_factor * cost
-                if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
-                    self.skipped[text] = f"no time: about {expected:.0f} s"
-                    return None
+            if not is_stored:
                 blend = self._blended(parts, self.limit - self.finish_seconds())
             result = self.evaluate(blend)
         except OutOfTimeError as late:
@@ -398,7 +399,7 @@ class AutoSearch:
             self.skipped[text] = str(error)
             return None
         finally:
-            if blend.is_fitted and cost > 0:
+            if not is_stored and cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 
