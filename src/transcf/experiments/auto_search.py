@@ -31,11 +31,11 @@ from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
-#: Events of samples on which the time of a fit is estimated; smaller logs need no estimate, as
-#: fits can be stopped after any epoch, and those without epochs take seconds.
-_SAMPLES = (75_000, 150_000)
-#: Items of the samples for dense models.
-_ITEM_SAMPLES = (1_000, 2_000)
+#: Events of samples on which the time of a fit is estimated, and items for dense models.
+_SAMPLES, _ITEM_SAMPLES = (75_000, 150_000), (1_000, 2_000)
+#: Logs of up to this multiple of the larger sample need no estimate: fits can be stopped after any
+#: epoch, and those without epochs take seconds.
+_NO_SAMPLE = 1.5
 #: The larger sample is used if an estimate is longer than this, and the sample takes at most this
 #: share of the time limit.
 _SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
@@ -292,11 +292,13 @@ class AutoSearch:
             owners, n_owners = train.item_rows, train.n_items
             whole, sizes = train.n_items, _ITEM_SAMPLES
         draws = np.random.default_rng(self.seed).random(n_owners)[owners]
-        found = math.inf if whole > sizes[0] else 0.0
+        if whole <= _NO_SAMPLE * sizes[-1]:
+            return 0.0
+        found = math.inf
         for size in sizes:
             sample = train.select(draws * whole < size, drop_ids=by_items)
-            if size >= whole or not len(sample):
-                break
+            if not len(sample):
+                continue
             model = self.make_model(name, {"epochs": 1} if epochs else {})
             model.fit(sample, None, FitOptions(progress=False))
             seconds = model.report_["seconds"]
@@ -304,7 +306,7 @@ class AutoSearch:
             found = min(found, seconds * larger**power * (epochs or 1))
             if found < _SURE_SECONDS or 2**power * seconds > _SAMPLE_SHARE * self.limit:
                 break
-        return found
+        return found if found < math.inf else 0.0
 
     def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
         """Estimate the time to choose the weights of a blend and to evaluate it."""
