@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_said(
     refusal: Callable[..., str], small: Study, tmp_path: Path, command: Command
 ) -> None:
     kept = ("--store", tmp_path / "runs")
-    assert "table='accuracy' is not allowed" in refusal("reproduce", "accuracy")
+    assert "TABLE='accuracy' is not allowed" in refusal("reproduce", "accuracy")
     assert "budget='huge' is not allowed" in refusal("reproduce", "performance", "--budget", "huge")
     assert "--out FOLDER" in refusal("reproduce", "all")
     assert "--out FOLDER" in refusal("reproduce", "all", "--out", tmp_path / "x", "--json")

@@ -191,6 +191,7 @@ def test_validation_chooses_them_where_they_help(log: Interactions) -> None:
     model = TransCFMixture(**SMALL).fit(split.train, split.validation)
     report = model.report_["transitions"]
     assert report["strength"] in transitions.STRENGTHS
+    assert report["strength"] > 2, "the log consists of chains"
     assert report["with"] > report["without"] + 2 * report["standard_error"]
     strength = report["strength"]
     by_hand = TransCFMixture(**SMALL, transitions=strength).fit(split.train, split.validation)

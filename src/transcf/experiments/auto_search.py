@@ -31,16 +31,18 @@ from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
-#: Events of samples on which the time of a fit is estimated; smaller logs need no estimate, as
-#: fits can be stopped after any epoch, and those without epochs take seconds.
-_SAMPLES = (75_000, 150_000)
-#: Items of the samples for dense models.
-_ITEM_SAMPLES = (1_000, 2_000)
+#: Events of samples on which the time of a fit is estimated, and items for dense models.
+_SAMPLES, _ITEM_SAMPLES = (75_000, 150_000), (1_000, 2_000)
+#: Logs of up to this multiple of the larger sample need no estimate: fits can be stopped after any
+#: epoch, and those without epochs take seconds.
+_NO_SAMPLE = 1.5
 #: The larger sample is used if an estimate is longer than this, and the sample takes at most this
 #: share of the time limit.
 _SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
+#: How often a fit ranks items to choose its epoch and its trend, and for how many users.
+_EPOCH_RANKINGS, _TREND_RANKINGS, _CHOOSING_USERS = 10, 20, 1_000
 #: Epochs or seconds after which the time of a fit is known well enough to stop it, and the share
 #: of that time that has to be left.
 _SURE_EPOCHS, _SURE_AFTER, _SLACK = 3, 5.0, 0.9
@@ -268,7 +270,14 @@ class AutoSearch:
             return float(min(known))
         if name not in self._whole_fits:
             self._whole_fits[name] = self._sample_seconds(name)
-        return self._whole_fits[name] * work / (epochs or 1) + self.evaluation_seconds
+        return self._whole_fits[name] * work / (epochs or 1) + self._judge_seconds(bool(epochs))
+
+    def _judge_seconds(self, has_epochs: bool) -> float:
+        """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
+        rankings = _EPOCH_RANKINGS * has_epochs
+        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
+        return self.evaluation_seconds * (1 + rankings * min(1.0, _CHOOSING_USERS / users))
 
     def _sample_seconds(self, name: str) -> float:
         """Estimate the time of a fit with default settings from fits on samples of the events.
@@ -283,11 +292,13 @@ class AutoSearch:
             owners, n_owners = train.item_rows, train.n_items
             whole, sizes = train.n_items, _ITEM_SAMPLES
         draws = np.random.default_rng(self.seed).random(n_owners)[owners]
-        found = math.inf if whole > sizes[0] else 0.0
+        if whole <= _NO_SAMPLE * sizes[-1]:
+            return 0.0
+        found = math.inf
         for size in sizes:
             sample = train.select(draws * whole < size, drop_ids=by_items)
-            if size >= whole or not len(sample):
-                break
+            if not len(sample):
+                continue
             model = self.make_model(name, {"epochs": 1} if epochs else {})
             model.fit(sample, None, FitOptions(progress=False))
             seconds = model.report_["seconds"]
@@ -295,7 +306,7 @@ class AutoSearch:
             found = min(found, seconds * larger**power * (epochs or 1))
             if found < _SURE_SECONDS or 2**power * seconds > _SAMPLE_SHARE * self.limit:
                 break
-        return found
+        return found if found < math.inf else 0.0
 
     def _blend_seconds(self, parts: Sequence[AutoTrial]) -> float:
         """Estimate the time to choose the weights of a blend and to evaluate it."""
@@ -374,12 +385,13 @@ class AutoSearch:
                 return trial
         self.report(f"blending {' and '.join(part.name for part in parts)}")
         started, cost = perf_counter(), self._blend_seconds(parts)
+        is_stored, expected = self.is_stored(blend), self.blend_factor * cost
+        refit_seconds = sum(part.refit_seconds for part in parts)
+        if not is_stored and not self.has_time(expected, refit_seconds):
+            self.skipped[text] = f"no time: about {expected:.0f} s"
+            return None
         try:
-            if not self.is_stored(blend):
-                expected = self.blend_factor * cost
-                if not self.has_time(expected, sum(part.refit_seconds for part in parts)):
-                    self.skipped[text] = f"no time: about {expected:.0f} s"
-                    return None
+            if not is_stored:
                 blend = self._blended(parts, self.limit - self.finish_seconds())
             result = self.evaluate(blend)
         except OutOfTimeError as late:
@@ -389,7 +401,7 @@ class AutoSearch:
             self.skipped[text] = str(error)
             return None
         finally:
-            if blend.is_fitted and cost > 0:
+            if not is_stored and cost > 0:
                 self.blend_factor = max(self.blend_factor, (perf_counter() - started) / cost)
         return self._add(AutoTrial("blend", {"parts": text}, 1.0, result, blend, parts))
 

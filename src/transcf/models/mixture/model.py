@@ -61,8 +61,8 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
     """
 
     name = "TransCF-mixture"
-    #: Means of contexts in place of user vectors.
-    _revision: ClassVar[int] = 3
+    #: Larger strengths of transitions.
+    _revision: ClassVar[int] = 4
     _divergence_hint: ClassVar[str] = "learning_rate (or tau, beta)"
     _supports_distributed: ClassVar[bool] = True
     __init__ = init_from_params(MixtureSettings)

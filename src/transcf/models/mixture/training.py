@@ -115,8 +115,8 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
     transitions: float | Literal["auto"] = setting(
         "auto",
         "How much counts of items that follow others add to scores: 1 as much as the vectors. "
-        '"auto" chooses 0, 0.5, 1 or 2 on validation data with the fitted vectors, 0 where the '
-        "gain is not significant or there are none.",
+        '"auto" chooses 0, 0.5, 1, 2, 4 or 8 on validation data with the fitted vectors, 0 where '
+        "the gain is not significant or there are none.",
         rule=Number(low=0, high=1000, words=("auto",)),
     )
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from transcf.models.mixture.fitted import Mixture
     from transcf.models.training import TrainingRun
 
-#: Strengths that may be chosen. 1 is tried first, then 2 if it gains, else 0.5.
-STRENGTHS = (0.5, 1.0, 2.0)
+#: Strengths that may be chosen. 1 is tried first, then larger ones while they gain, or else 0.5.
+STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: Validation users of a full ranking that choose it: the gain is smaller than that of a trend.
 _JUDGED_USERS = 4000
 #: Names in files.
@@ -206,10 +206,12 @@ def _choose(
         return judge.per_user(made if offset is None else WithItemOffsets(made, offset))
 
     without, best, values = metrics(None), one, metrics(one)
-    low, _, high = STRENGTHS
-    trial = Transitions.of_strength(one, high if values.mean() > without.mean() else low)
-    tried = metrics(trial)
-    if tried.mean() > values.mean():
+    gains = values.mean() > without.mean()
+    for strength in STRENGTHS[2:] if gains else STRENGTHS[:1]:
+        trial = Transitions.of_strength(one, strength)
+        tried = metrics(trial)
+        if tried.mean() <= values.mean():
+            break
         best, values = trial, tried
     is_better, figures = paired_gain(judge, without, values)
     report = {"strength": best.strength} | figures
