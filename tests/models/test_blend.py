@@ -246,8 +246,8 @@ def test_refit_keeps_weights_and_epochs(split: Split, tmp_path: Path) -> None:
     assert max(kept) == epoch
     np.testing.assert_array_equal(model.weights_, weights)
     fresh = [
-        ItemKNN().fit(split.before_test),
-        BPR(dim=8, learning_rate=0.2, epochs=epoch).fit(split.before_test),
+        part.make(0).fit(split.train, split.validation).refit(split.before_test)
+        for part in read_parts(parts)
     ]
     np.testing.assert_allclose(all_scores(model), by_hand(fresh, weights.tolist()), atol=2e-5)
     assert model.report_["interactions"] == len(split.train) + len(split.validation)

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.models.test_mixture import check_lists, random_mixture
 
-from transcf import EventWeights, Interactions, TransCFMixture, leave_one_out, read_interactions
+from transcf import (
+    Blend,
+    EventWeights,
+    Interactions,
+    TransCFMixture,
+    leave_one_out,
+    read_interactions,
+)
 from transcf.data.csr import Histories
 from transcf.errors import ParameterError
 from transcf.models.mixture import transitions
@@ -202,6 +209,17 @@ def test_validation_chooses_them_where_they_help(log: Interactions) -> None:
     assert kept.strength == strength
     again = Transitions.of(learned_by(model), strength)
     np.testing.assert_array_equal(kept.terms.values, again.terms.values)
+
+
+def test_a_refitted_blend_keeps_them_in_its_parts(log: Interactions) -> None:
+    split = leave_one_out(log)
+    parts = "transcf-mixture(dim=8, epochs=3, trend=0) + itemknn(trend=0)"
+    blend = Blend(parts=parts).fit(split.train, split.validation)
+    chosen = blend.learned_.parts[0].transitions
+    assert chosen is not None
+    again = blend.refit(split.before_test).learned_.parts[0].transitions
+    assert again is not None
+    assert again.strength == chosen.strength
 
 
 def test_they_are_left_out_where_they_gain_nothing(log: Interactions) -> None:

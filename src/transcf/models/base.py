@@ -50,12 +50,12 @@ from transcf.models.params import (
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
     AutoTrend,
-    WithItemOffsets,
     is_automatic,
     manual_trend,
     restored,
     trend_of,
     with_trend,
+    without_trend,
 )
 from transcf.parallel import use_threads
 from transcf.retrieval.scorer import Scorer
@@ -301,9 +301,7 @@ class Recommender(Configurable[S], Scorer, ABC):
             self.history_, self.best_epoch_ = run.history, run.best_epoch
 
     def _without_trend(self) -> FittedScorer:
-        """Return what the model itself has learned, without the trend."""
-        learned = self._fitted()
-        return learned.inner if isinstance(learned, WithItemOffsets) else learned
+        return without_trend(self._fitted())
 
     def _check_growing(self) -> None:
         """Raise an `UnsupportedError` where a trend was set by hand: additions do not renew it."""

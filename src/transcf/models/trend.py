@@ -175,6 +175,11 @@ def trend_of(learned: FittedScorer | None) -> AutoTrend | None:
     return learned.trend if isinstance(learned, WithItemOffsets) else None
 
 
+def without_trend(learned: FittedScorer) -> FittedScorer:
+    """Return what the model itself has learned, without the trend."""
+    return learned.inner if isinstance(learned, WithItemOffsets) else learned
+
+
 def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) -> FittedScorer:
     """Return a scorer with the trend that the settings of a run ask for, if they ask for one.
 

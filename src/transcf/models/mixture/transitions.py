@@ -27,7 +27,7 @@ from transcf.kernels import Array
 from transcf.kernels.mixture_scores import SparseTerms, UserQueries, read_only, score_users
 from transcf.kernels.rows import padded
 from transcf.models.transitions import transition_shares
-from transcf.models.trend import NO_GAIN, NO_VALIDATION, WithItemOffsets, paired_gain
+from transcf.models.trend import NO_GAIN, NO_VALIDATION, WithItemOffsets, paired_gain, without_trend
 from transcf.retrieval.scorer import Scores
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def with_transitions(learned: FittedScorer, run: TrainingRun) -> FittedScorer:
     """Add transition counts by validation data, or as a fit before it; report the choice."""
     from transcf.models.mixture.fitted import Mixture
 
-    own = learned.inner if isinstance(learned, WithItemOffsets) else learned
+    own = without_trend(learned)
     assert isinstance(own, Mixture), "mixtures alone have transitions"
     asked = own.settings.transitions
     if asked == 0:
