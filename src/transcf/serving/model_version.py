@@ -147,7 +147,9 @@ class ModelVersion:
 
     def item_fields(self, row: int) -> Item:
         """Return id, title and categories of an item row for answers."""
-        return self.describe_item(self.item_ids[row])
+        metadata = self.item_metadata[row]
+        categories = list(metadata.categories)
+        return {"item": self.item_ids[row], "title": metadata.title, "categories": categories}
 
     def describe_item(self, item: Id) -> Item:
         """Return id, title and categories of any item, also of one unknown to the model."""
