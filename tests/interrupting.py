@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -53,19 +52,11 @@ class Place:
         }
 
     def litter(self) -> list[str]:
-        """Return temporary files and folders that are left."""
-        left = self._temporary()
-        if left:
-            time.sleep(0.3)  # another process may be writing to the same cache
-            left &= self._temporary()
-        return sorted(left)
-
-    def _temporary(self) -> set[str]:
-        folders = (self.root, self.cache / "transcf" / "kernels")
-        found = [path for folder in folders for path in folder.rglob("*")]
-        left = [path for path in found if any(part in path.name for part in _TEMPORARY)]
-        left = [path for path in left if not (path.name.endswith(".lock") and _is_held(path))]
-        return {str(path) for path in (*left, *(self.root / "temporary").iterdir())}
+        """Return temporary files and folders that are left; a shared cache is left out."""
+        left = [
+            path for path in self.root.rglob("*") if any(part in path.name for part in _TEMPORARY)
+        ]
+        return sorted({str(path) for path in (*left, *(self.root / "temporary").iterdir())})
 
 
 @dataclass(frozen=True)
@@ -169,16 +160,6 @@ def _wait_for_start(process: subprocess.Popen[str]) -> None:
     tasks = Path("/proc", str(process.pid), "task")
     while process.poll() is None and len(list(tasks.iterdir())) < 2:
         time.sleep(0.001)
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process holds a lock, such as another test that compiles into the same cache."""
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, FileNotFoundError):  # it may have been removed just now
-        return True
-    return False
 
 
 def _is_alive(process: int) -> bool:

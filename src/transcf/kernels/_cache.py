@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import IO, Any
 from uuid import uuid4
 
@@ -192,23 +193,19 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
         """Wait until no other process compiles the function; whether this one may from now on."""
         claim = filelock.FileLock(f"{self._cache_file._index_path}.lock")
         try:
-            claim.acquire(timeout=0)
-        except (OSError, NotImplementedError) as error:
-            if not isinstance(error, filelock.Timeout):
-                return False  # this file system has no locks
-            if is_helping:
-                raise BusyError from None
-            compiling.note_start()
-            try:
-                claim.acquire(timeout=_PATIENCE, poll_interval=0.01)
-            except filelock.Timeout:
-                return False
-            finally:
+            self._claim = _take(claim)
+            if self._claim is None and is_helping:
+                raise BusyError
+            if self._claim is None:
+                compiling.note_start()
+                end = monotonic() + _PATIENCE
+                while self._claim is None and monotonic() < end:
+                    sleep(0.01)
+                    self._claim = _take(claim)
                 compiling.note_end()
-        self._claim = ExitStack()
-        self._claim.callback(claim.release)
-        self._claim.enter_context(temporary(lambda: Path(claim.lock_file), _remove_lock))
-        return True
+        except (OSError, NotImplementedError):
+            return False  # this file system has no locks
+        return self._claim is not None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled."""
@@ -239,10 +236,22 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
             )
 
 
-def _remove_lock(path: Path) -> None:
-    """Remove the file of a lock while it is held; who waited for it then finds the machine code."""
-    with suppress(OSError):  # Windows keeps files that are open
-        path.unlink()
+def _take(claim: filelock.BaseFileLock) -> ExitStack | None:
+    """Take a lock until the result is closed; None while another process has it.
+
+    Its file is removed while the lock is held, also if Ctrl-C ends the process, and a process that
+    waits for the lock then finds the machine code.
+    """
+
+    def remove(_: object) -> None:
+        with suppress(OSError):  # Windows keeps files that are open
+            Path(claim.lock_file).unlink()
+
+    with ExitStack() as held, suppress(filelock.Timeout):
+        held.callback(claim.release)
+        held.enter_context(temporary(partial(claim.acquire, timeout=0), remove))
+        return held.pop_all()
+    return None
 
 
 def is_missing(kernel: Any, types: tuple[Any, ...] | None = None) -> bool:
