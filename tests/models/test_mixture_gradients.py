@@ -98,7 +98,7 @@ def step_on(
     sizes = (len(histories.items), n_drawn, n_items, padded_width(dim))
     memory = Buffers.of(*sizes, has_users=has_users)
     memory = lay_out(memory) if lay_out else memory
-    step_config = StepConfig(n_drawn, oracle.tied, user_rate=1.0, has_users=has_users)
+    step_config = StepConfig(n_drawn, oracle.tied, power=1, user_rate=1.0, has_users=has_users)
     everything = np.arange(n_items, dtype=np.int32)  # also what is in no history
     reach = np.arange(1, n_items + 1) * (n_drawn / n_items)
     plan = sampler.deal(seed=0, epoch=1)._replace(candidates=everything, reach=reach)
@@ -226,7 +226,7 @@ def test_items_are_drawn_by_their_chances(power: float) -> None:
         moving(none), moving(none[:30]), moving(none[:30]), AdamState(*np.zeros((3, 30)))
     )
     params = params._replace(bias=AdamState(*(part.astype(np.float32) for part in params.bias)))
-    step_config = StepConfig(n_drawn, tied=False, user_rate=1.0)
+    step_config = StepConfig(n_drawn, tied=False, power=0, user_rate=1.0)
     found = np.zeros(n_items)
     parts = config, step_config, sampler.log
     for epoch in range(draws):

@@ -28,7 +28,7 @@ from . import Array
 from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture_batches import Batch
-from .rows import AdamState, add_scaled, clear, dot, flat, move_row, prefetch_row
+from .rows import AdamState, AdamStep, add_scaled, clear, dot, flat, move_row, prefetch_row
 
 #: Targets of a long history that are looked at together.
 CHUNK = 512
@@ -98,7 +98,7 @@ class MixtureParams(NamedTuple):
 @apart
 def run_shard(
     config: ScoreConfig, batch: Batch, params: MixtureParams, negatives: Negatives, work: Workspace,
-    shard: int, size: float,
+    shard: int, step: AdamStep,
 ) -> float:  # fmt: skip
     """Compute loss and gradients of a shard, and update its users; returns the loss."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]
@@ -129,7 +129,7 @@ def run_shard(
         work.sums[start + r] = sum_slopes[r] * work.sums[start + r] + work.others[start + r]
     np.dot(tile.T, scaled, work.negative_slopes[shard])
     np.dot(tile.T, sum_slopes, work.negative_offset_slopes[shard])
-    _move_users(config, batch, params, work, begin, stop, size)
+    _move_users(config, batch, params, work, begin, stop, step)
     return loss
 
 
@@ -328,7 +328,7 @@ def _give_back(config: ScoreConfig, work: Workspace, pairs: Array, begin: int, s
 @inner
 def _move_users(
     config: ScoreConfig, batch: Batch, params: MixtureParams, work: Workspace, begin: int, stop:
-    int, size: float,
+    int, step: AdamStep,
 ) -> None:  # fmt: skip
     """Apply the gradients of some users of a batch."""
     width, scale = work.moved.shape[1], fill(np.float32(2 * config.beta))
@@ -344,4 +344,4 @@ def _move_users(
         add_scaled(slopes, at, users.values, batch.users[n] * width, width, -total)
         for k in range(at, at + width, LANES):
             store(slopes, k, scale * load(slopes, k))
-        move_row(users, batch.users[n] * width, width, slopes, at, size)
+        move_row(users, batch.users[n] * width, width, slopes, at, step)

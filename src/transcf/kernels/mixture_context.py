@@ -22,7 +22,7 @@ from .decorators import apart, inlined, inner
 from .lanes import LANES, exp_lanes, fill, load, store, sum_lanes, zeros
 from .mixture import TINY, MixtureParams, Negatives, ScoreConfig, Workspace, hide_own
 from .mixture_batches import Batch
-from .rows import add_scaled, clear, copy, dot
+from .rows import AdamStep, add_scaled, clear, copy, dot
 
 #: Places before and after a target that are its context.
 REACH = 32
@@ -33,7 +33,7 @@ BAND = 2 * REACH + LANES
 @apart
 def run_context_shard(
     config: ScoreConfig, batch: Batch, params: MixtureParams, negatives: Negatives, work: Workspace,
-    shard: int, size: float,
+    shard: int, step: AdamStep,
 ) -> float:  # fmt: skip
     """Compute loss and gradients of a shard; returns the loss. No step: there are no users."""
     begin, stop = batch.shards[shard], batch.shards[shard + 1]

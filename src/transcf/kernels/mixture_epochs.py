@@ -23,7 +23,7 @@ from .mixture import MASKED, MixtureParams, Negatives, ScoreConfig, Workspace, r
 from .mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, EventArrays, fill_batch
 from .mixture_context import run_context_shard
 from .rounds import NONE, add_to, look_at, share_tickets
-from .rows import add_scaled, clear, copy, dot, flat, move_bias, move_row, prefetch_state
+from .rows import AdamStep, add_scaled, clear, copy, dot, flat, move_bias, move_row, prefetch_state
 
 #: Rows that are asked for before they are needed.
 _AHEAD = 3
@@ -50,7 +50,7 @@ def copy_negatives(
 @inner
 def move_items(
     config: ScoreConfig, batch: Batch, params: MixtureParams, work: Workspace, tied: bool,
-    size: float, first: int, end: int,
+    step: AdamStep, first: int, end: int,
 ) -> None:  # fmt: skip
     """Update the items at places first..end-1 by the gradients of shards and events."""
     width = params.items.values.shape[1]
@@ -86,9 +86,9 @@ def move_items(
         if begin < stop and tied:
             add_scaled(by_item, 0, by_moved, 0, width, one)
         elif begin < stop:
-            move_row(history, start, width, by_moved, 0, size)
-        move_row(items, start, width, by_item, 0, size)
-        move_bias(params.bias, row, by_item_offset, size)
+            move_row(history, start, width, by_moved, 0, step)
+        move_row(items, start, width, by_item, 0, step)
+        move_bias(params.bias, row, by_item_offset, step)
 
 
 @inlined
@@ -127,6 +127,7 @@ class StepConfig(NamedTuple):
 
     n_drawn: int  # negatives of a batch
     tied: bool  # whether b and p are the same vectors
+    power: int  # how rows are projected into the unit ball, see `bring_into_ball`
     user_rate: float  # step size of users, as a multiple of that of items
     has_users: bool = True  # whether users have vectors; else positions are means of contexts
 
@@ -158,7 +159,8 @@ def run_batches(
     counters = np.full(2, start)
     shard = run_shard if epoch.step_config.has_users else run_context_shard
     given = (*epoch, batch, negatives, work)
-    shard_job = Job.of(shard, epoch.config, batch, epoch.params, negatives, work, 0, 0.0)
+    step = AdamStep(0.0, 0)
+    shard_job = Job.of(shard, epoch.config, batch, epoch.params, negatives, work, 0, step)
     # Another process compiles the largest kernel, if it is not compiled yet, and this one the rest.
     compile_ahead([shard_job])
     run_other_at = address_of(Job.of(_run_other, *given, 0))
@@ -206,9 +208,9 @@ def _run_other(
         begin, stop = n_places * part // _COPY_PARTS, n_places * (part + 1) // _COPY_PARTS
         copy_negatives(config, batch, params, log.log_counts, negatives, begin, stop)
     else:
-        part, size = place - _MOVE, batch.size[0]
+        part, size, step = place - _MOVE, batch.size[0], AdamStep(rates[number], step_config.power)
         begin, stop = size * part // _MOVE_PARTS, size * (part + 1) // _MOVE_PARTS
-        move_items(config, batch, params, work, step_config.tied, rates[number], begin, stop)
+        move_items(config, batch, params, work, step_config.tied, step, begin, stop)
     return 0.0
 
 
@@ -229,9 +231,9 @@ def _take_part(
             return ticket
         number, shard = ticket // _TICKETS, ticket % _TICKETS - _RUN
         if 0 <= shard < SHARDS:
-            size = step_config.user_rate * rates[number]
+            step = AdamStep(step_config.user_rate * rates[number], step_config.power)
             losses[number, shard] = call_at(
-                run_shard_at, config, batch, params, negatives, work, shard, size
+                run_shard_at, config, batch, params, negatives, work, shard, step
             )
         else:
             call_at(

@@ -136,8 +136,15 @@ class AdamState(NamedTuple):
     squares: Array  # second moments: running means of their squares, of the same shape
 
 
+class AdamStep(NamedTuple):
+    """One step."""
+
+    size: float  # learning rate with bias correction, see `step_sizes`
+    power: int  # how rows are projected into the unit ball, see `bring_into_ball`
+
+
 def step_sizes(rates: Array, numbers: Array) -> Array:
-    """Return sizes of steps: learning rates with Adam's bias correction; `numbers` count from 1."""
+    """Return learning rates with Adam's bias correction; `numbers` count steps from 1."""
     return rates * np.sqrt(1 - SECOND**numbers) / (1 - FIRST**numbers)
 
 
@@ -156,30 +163,32 @@ def prefetch_state(state: AdamState, start: int, width: int) -> None:
 
 
 @inlined
-def move_row(state: AdamState, start: int, width: int, slopes: Array, at: int, size: float) -> None:
-    """Take a step on a row with the gradient slopes[at : at + width], and bring it into the ball.
+def move_row(
+    state: AdamState, start: int, width: int, slopes: Array, at: int, step: AdamStep
+) -> None:
+    """Take a step on a row with the gradient slopes[at : at + width], and project the row.
 
     It is at `start` in what `flat` returns.
     """
     values, means, squares = state
     first, second = fill(np.float32(FIRST)), fill(np.float32(SECOND))
     rest, rest_of_squares = fill(np.float32(1 - FIRST)), fill(np.float32(1 - SECOND))
-    by, epsilon = fill(np.float32(size)), fill(np.float32(EPSILON))
+    size, epsilon = fill(np.float32(step.size)), fill(np.float32(EPSILON))
     for k in range(0, width, LANES):
         slope = load(slopes, at + k)
         mean = first * load(means, start + k) + rest * slope
         square = second * load(squares, start + k) + rest_of_squares * slope * slope
         store(means, start + k, mean)
         store(squares, start + k, square)
-        moved = load(values, start + k) - by * mean / (sqrt_lanes(square) + epsilon)
+        moved = load(values, start + k) - size * mean / (sqrt_lanes(square) + epsilon)
         store(values, start + k, moved)
-    bring_into_ball(values, start, width, 1)
+    bring_into_ball(values, start, width, step.power)
 
 
 @inlined
-def move_bias(state: AdamState, row: int, slope: float, size: float) -> None:
+def move_bias(state: AdamState, row: int, slope: float, step: AdamStep) -> None:
     """Take a step on a single number, without a projection."""
     mean = FIRST * state.means[row] + (1 - FIRST) * slope
     square = SECOND * state.squares[row] + (1 - SECOND) * slope * slope
     state.means[row], state.squares[row] = mean, square
-    state.values[row] -= size * mean / (math.sqrt(square) + EPSILON)
+    state.values[row] -= step.size * mean / (math.sqrt(square) + EPSILON)

@@ -28,7 +28,7 @@ from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
 from transcf.models.communicator import Communicator, LazyShard, Progress
 from transcf.models.event_weights import InteractionWeights, WeightSettings
-from transcf.models.factors import first_vectors
+from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.families import FactorSettings, IterationSettings, MemoryEstimate, vectors
 from transcf.models.params import Number, setting, settings
 from transcf.models.training import EpochStats
@@ -358,8 +358,8 @@ class MixtureTraining:
         )
         n_drawn, histories = self._sampler.n_drawn, events.histories
         self._step_config = StepConfig(
-            n_drawn, settings.tie_item_vectors, float(settings.user_lr_multiplier),
-            settings.has_users,
+            n_drawn, settings.tie_item_vectors, NORM_POWERS["norm"],
+            float(settings.user_lr_multiplier), settings.has_users,
         )  # fmt: skip
         longest = int(histories.counts.max(initial=0))
         self._config = score_config(settings, events.timed, longest)
