@@ -158,6 +158,7 @@ class AutoSearch:
     trials: list[AutoTrial] = field(default_factory=list)  # the first is popularity
     skipped: dict[str, str] = field(default_factory=dict)  # reasons by model
     untested: str = ""  # why the winner was not tested
+    tests_second: bool = False  # whether to keep time to test the second best model
     reserved: float = 0.0  # seconds to keep for blends of the best models
     blend_factor: float = 1.0  # measured time of blends against its estimate
     _whole_fits: dict[str, float] = field(default_factory=dict)  # estimated seconds with defaults
@@ -241,7 +242,8 @@ class AutoSearch:
         if not self.trials:
             return 0.0
         winner = self.winner()
-        others = [trial for trial in self.ranked() if trial.name != winner.name][:1]
+        others = [trial for trial in self.ranked() if trial.name != winner.name]
+        others = others[: int(self.tests_second)]
         tested = dict.fromkeys((winner, *others, self.trials[0]))
         return winner.refit_seconds + sum(
             one.fit_seconds + one.refit_seconds + self.test_users * one.evaluation_seconds
