@@ -225,6 +225,7 @@ def _run(search: AutoSearch, names: Sequence[str]) -> None:
             if search.try_setting(name, {}, share) is not None:
                 break
     started, waited = search.elapsed, 0
+    search.tests_second = True
     _run_blends(search)
     search.reserved = search.elapsed - started
     for number in range(_ROUNDS):

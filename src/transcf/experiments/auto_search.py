@@ -32,17 +32,18 @@ from transcf.retrieval.scorer import Scorer
 #: Models whose cost grows by this power of the number of items.
 DENSE = {"ease": 3, "slim": 2}
 #: Events of samples on which the time of a fit is estimated, and items for dense models.
-_SAMPLES, _ITEM_SAMPLES = (75_000, 150_000), (1_000, 2_000)
+_SAMPLES, _ITEM_SAMPLES = (75_000, 150_000), (1_500, 3_000)
 #: Logs of up to this multiple of the larger sample need no estimate: fits can be stopped after any
 #: epoch, and those without epochs take seconds.
 _NO_SAMPLE = 1.5
 #: The larger sample is used if an estimate is longer than this, and the sample takes at most this
 #: share of the time limit.
-_SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.02
+_SURE_SECONDS, _SAMPLE_SHARE = 2.0, 0.05
 #: Time of a refit against a fit on the training part, which has fewer events.
 _MORE_EVENTS = 1.25
-#: How often a fit ranks items to choose its epoch and its trend, and for how many users.
-_EPOCH_RANKINGS, _TREND_RANKINGS, _CHOOSING_USERS = 10, 20, 1_000
+#: Rankings, as long as one of an evaluation, by which a fit chooses its epoch and its trend, and
+#: their users.
+_EPOCH_RANKINGS, _TREND_RANKINGS, _CHOOSING_USERS = 5, 15, 1_000
 #: Epochs or seconds after which the time of a fit is known well enough to stop it, and the share
 #: of that time that has to be left.
 _SURE_EPOCHS, _SURE_AFTER, _SLACK = 3, 5.0, 0.9
@@ -158,6 +159,7 @@ class AutoSearch:
     trials: list[AutoTrial] = field(default_factory=list)  # the first is popularity
     skipped: dict[str, str] = field(default_factory=dict)  # reasons by model
     untested: str = ""  # why the winner was not tested
+    tests_second: bool = False  # whether to keep time to test the second best model
     reserved: float = 0.0  # seconds to keep for blends of the best models
     blend_factor: float = 1.0  # measured time of blends against its estimate
     _whole_fits: dict[str, float] = field(default_factory=dict)  # estimated seconds with defaults
@@ -241,7 +243,8 @@ class AutoSearch:
         if not self.trials:
             return 0.0
         winner = self.winner()
-        others = [trial for trial in self.ranked() if trial.name != winner.name][:1]
+        others = [trial for trial in self.ranked() if trial.name != winner.name]
+        others = others[: int(self.tests_second)]
         tested = dict.fromkeys((winner, *others, self.trials[0]))
         return winner.refit_seconds + sum(
             one.fit_seconds + one.refit_seconds + self.test_users * one.evaluation_seconds
@@ -256,8 +259,11 @@ class AutoSearch:
         needed = seconds + max(if_it_wins, self.finish_seconds())
         return self.elapsed + needed + self.reserved <= self.limit
 
-    def _estimate(self, name: str, params: Mapping[str, Any]) -> float:
-        """Estimate the seconds of a trial from earlier trials of the model, or from a sample."""
+    def _estimate(self, name: str, params: Mapping[str, Any]) -> tuple[float, float]:
+        """Estimate the seconds of a trial, and those of its training, which a refit repeats.
+
+        It goes by earlier trials of the model, or by a fit on a sample.
+        """
         epochs, usual = self.default_epochs(name), values_of(create(name).settings)
         work = params.get("epochs", epochs) or 1
         known = []
@@ -267,10 +273,23 @@ class AutoSearch:
                 larger = params.get("dim", usual.get("dim", 1)) / before.get("dim", 1)
                 known.append(trial.result.spent * work / before.get("epochs", 1) * max(1.0, larger))
         if known:
-            return float(min(known))
+            return min(known), min(known)
         if name not in self._whole_fits:
             self._whole_fits[name] = self._sample_seconds(name)
-        return self._whole_fits[name] * work / (epochs or 1) + self._judge_seconds(bool(epochs))
+        training = self._whole_fits[name] * work / (epochs or 1)
+        return training + self._judge_seconds(bool(epochs)), training
+
+    def _reason_to_skip(self, name: str, params: Mapping[str, Any]) -> str | None:
+        """Return why a setting cannot be tried; None if there is time for it."""
+        if not self.has_time(0.0, 0.0):
+            return "no time"
+        try:
+            seconds, training = self._estimate(name, params)
+        except TransCFError as error:  # as a missing extra
+            return str(error)
+        if self.has_time(seconds, _MORE_EVENTS * training):
+            return None
+        return f"no time: about {seconds:.0f} s for one fit" if seconds >= 1 else "no time"
 
     def _judge_seconds(self, has_epochs: bool) -> float:
         """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
@@ -343,14 +362,9 @@ class AutoSearch:
         model, label = self.make_model(name, params), labelled(name, params)
         is_first = not self.trials  # popularity: without it there is no result at all
         if not is_first and not self.is_stored(model):
-            try:
-                seconds = self._estimate(name, params) if self.has_time(0.0, 0.0) else math.inf
-            except TransCFError as error:  # as a missing extra
-                self.skipped[label] = str(error)
-                return None
-            if not self.has_time(seconds, _MORE_EVENTS * seconds):
-                about = f": about {seconds:.0f} s for one fit" if 1 <= seconds < math.inf else ""
-                self.skipped[label] = f"no time{about}"
+            reason = self._reason_to_skip(name, params)
+            if reason is not None:
+                self.skipped[label] = reason
                 return None
         self.report(f"trying {label}")
         try:

@@ -275,7 +275,10 @@ class Recommender(Configurable[S], Scorer, ABC):
         try:
             memory = check_memory(self.name, self.settings, log.n_users, log.n_items)
             with memory, use_threads(options.threads):
-                learned = with_trend(self._learn(run), run, kept_trend)
+                learned = self._learn(run)
+                if run.ending is None:  # there are no epochs, whose times would be known
+                    run.report["training_seconds"] = round(clock() - started, 3)
+                learned = with_trend(learned, run, kept_trend)
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, run, settings, started)
