@@ -23,7 +23,7 @@ from transcf.experiments.store import RunLockedError, Store
 from transcf.interrupts import StopRequest
 from transcf.models.base import Recommender
 from transcf.models.blend import CACHE_BYTES, Blend, Part
-from transcf.models.families import IterationSettings, LogSizes, resolve
+from transcf.models.families import IterationSettings, LogSizes
 from transcf.models.params import values_of
 from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
@@ -344,7 +344,7 @@ class AutoSearch:
     def _epochs_of(self, model: Recommender[Any]) -> int:
         if not isinstance(model.settings, IterationSettings):
             return 0
-        return resolve(model.settings, LogSizes.of(self.split.train)).epochs
+        return model.settings.for_log(LogSizes.of(self.split.train)).epochs
 
     def make_model(self, name: str, params: Mapping[str, Any]) -> Recommender[Any]:
         """Make a model with the seed of the search."""

@@ -19,13 +19,14 @@ from transcf.data.split import Split
 from transcf.data.splitters import open_log_and_split
 from transcf.errors import DataError, EvaluationError, TransCFError
 from transcf.evaluation import Evaluation, evaluate
+from transcf.experiments.experiment import OnProgress
 from transcf.experiments.pages import Drawing, Page, Section, bars
 from transcf.models.base import Recommender
 from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
 from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
-from transcf.paper.analysis import WHAT, OnProgress, Subject
+from transcf.paper.analysis import WHAT, Subject
 from transcf.paper.spaces import Analysis, typical_users
 from transcf.tables import Table, legend
 
