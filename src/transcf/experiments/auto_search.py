@@ -29,8 +29,9 @@ from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
 from transcf.retrieval.scorer import Scorer
 
-#: Models whose cost grows by this power of the number of items.
-DENSE = {"ease": 3, "slim": 2}
+#: Models whose cost grows by this power of the number of items. That of EASE grows by the third in
+#: the end, but less up to the items with which it is tried.
+DENSE = {"ease": 2, "slim": 2}
 #: Events of samples on which the time of a fit is estimated, and items for dense models.
 _SAMPLES, _ITEM_SAMPLES = (75_000, 150_000), (1_500, 3_000)
 #: Logs of up to this multiple of the larger sample need no estimate: fits can be stopped after any
