@@ -25,9 +25,8 @@ import httpx
 import numpy as np
 
 from _load import HOST, free_port, running, serve_words
-from transcf.data.synthetic import synthesize
+from transcf.data.synthetic import item_table, synthesize
 from transcf.models.registry import create
-from transcf.serving.demo import item_table
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

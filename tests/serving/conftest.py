@@ -20,10 +20,9 @@ with warnings.catch_warnings():
 from tests.serving.processes import commands
 
 from transcf.data.interactions import Interactions
-from transcf.data.synthetic import synthesize
+from transcf.data.synthetic import item_table, synthesize
 from transcf.models.registry import create
 from transcf.serving.app import create_app
-from transcf.serving.demo import item_table
 from transcf.serving.service import Service
 from transcf.serving.settings import ServiceSettings
 

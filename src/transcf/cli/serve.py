@@ -69,16 +69,34 @@ def serve(
     }  # fmt: skip
     with ExitStack() as stack:
         if demo:
-            from transcf.serving.demo import demo_shop
-
             place = stack.enter_context(temporary_folder("transcf-demo-"))
             typer.echo("Generating a tea shop and fitting a model to it ...")
-            model, table = demo_shop(place)
+            model, table = _demo_shop(place)
             given |= {"model": model, "items": table, "verb": "bought"}
         settings = load_settings(given, config)
         unwatch()  # the server finishes requests in progress
         start = f"Serving {settings.model} at"
         run(settings, lambda address: typer.echo(f"{start} {address} (Ctrl-C ends it)"))
+
+
+def _demo_shop(folder: Path) -> tuple[Path, Path]:
+    """Generate a shop in a folder, and fit a model to it; return the model and table of items."""
+    from transcf.data.splitters import split_log, usual_protocol
+    from transcf.data.synthetic import item_table, synthesize
+    from transcf.evaluation import Validation
+    from transcf.experiments.run import fit_for_use
+    from transcf.models.registry import create
+
+    # As in real logs: items appear and fade, and an event depends on the one before.
+    log = synthesize(1000, 500, 20_000, drift=4.0, sequences=0.5, seed=0)
+    assert log.categories is not None, "synthetic data has categories"
+    items, events = folder / "items.csv", folder / "events.csv"
+    item_table(log.categories).write_csv(items)
+    log.to_frame().write_csv(events)
+    split, model = split_log(log), create("transcf-mixture")
+    done = fit_for_use(model, log, split, Validation.of(split, usual_protocol(split)))
+    model.report_ |= {"fitted_on": done, "held_out": False, "dataset": str(events.absolute())}
+    return model.save(folder / "tea-shop"), items
 
 
 def refresh(

@@ -17,6 +17,19 @@ from transcf.data.interactions import Interactions, mutual_links
 from transcf.data.report import Report
 from transcf.errors import ParameterError, check_integer, shown
 
+#: Nouns of the titles of each category.
+_NOUNS = {
+    "black tea": "Assam Darjeeling Ceylon Keemun", "green tea": "Sencha Gyokuro Longjing Matcha",
+    "white tea": "Silver-Needle Peony Moonlight", "oolong": "Tieguanyin Dongding Dahongpao",
+    "pu-erh": "Cake Brick Tuocha", "rooibos": "Rooibos Honeybush", "fruit tea": "Cherry Quince",
+    "herbal tea": "Mint Camomile Fennel Sage", "teapots": "Kyusu Gaiwan Pot", "cups": "Cup Mug",
+    "sweets": "Wagashi Biscuit Nougat", "books": "Almanac Primer Atlas",
+}  # fmt: skip
+_KINDS = tuple(_NOUNS)
+_ADJECTIVES = (
+    "Pale", "Dark", "Early", "Late", "Wild", "Quiet", "Misty", "Golden", "Smoky", "Old", "Young",
+    "Northern", "Southern", "Hill", "River", "Garden",
+)  # fmt: skip
 #: Categories of a log with enough items.
 _CATEGORIES = 12
 #: Links per user, and the share of them that is independent of taste.
@@ -206,3 +219,15 @@ def _link_table(
     anyone = random.integers(len(tastes), size=size)
     friends = np.where(random.random(size) < _ODD_LINKS, anyone, alike)
     return mutual_links(users, np.tile(np.arange(len(tastes)), _LINKS), friends.ravel())
+
+
+def item_table(categories: pl.DataFrame) -> pl.DataFrame:
+    """Generate titles and prices for items with categories such as "category 01"."""
+    random = np.random.default_rng(0)
+    rows = []
+    for number, (item, category) in enumerate(categories.iter_rows(), 1):
+        kind = _KINDS[(int(category.split()[-1]) - 1) % len(_KINDS)]
+        noun = random.choice(_NOUNS[kind].split()).replace("-", " ")
+        title = f"{random.choice(_ADJECTIVES)} {noun} No. {number}"
+        rows.append((item, title, kind, round(float(random.uniform(2, 40)), 2)))
+    return pl.DataFrame(rows, ["item_id", "title", "category", "price"], orient="row")
