@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from transcf.data.atomic import atomic_write
+from transcf.data.atomic import atomic_write_text
 from transcf.data.json_text import to_json
 from transcf.evaluation import paired_tests
 from transcf.experiments.results import RunResult
@@ -250,5 +250,4 @@ def write_report(result: AutoResult, target: Path) -> None:
     """Write the report as JSON and Markdown next to the folder of the model."""
     texts = (to_json(result.report) + "\n", result.to_markdown())
     for path, text in zip(report_paths(target), texts, strict=True):
-        with atomic_write(path) as place:
-            place.write_text(text, encoding="utf-8")
+        atomic_write_text(path, text)

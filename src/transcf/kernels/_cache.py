@@ -198,11 +198,13 @@ class _FunctionCache(caching.FunctionCache):  # type: ignore[misc]
                 raise BusyError
             if self._claim is None:
                 compiling.note_start()
-                end = monotonic() + _PATIENCE
-                while self._claim is None and monotonic() < end:
-                    sleep(0.01)
-                    self._claim = _take(claim)
-                compiling.note_end()
+                try:
+                    end = monotonic() + _PATIENCE
+                    while self._claim is None and monotonic() < end:
+                        sleep(0.01)
+                        self._claim = _take(claim)
+                finally:
+                    compiling.note_end()
         except (OSError, NotImplementedError):
             return False  # this file system has no locks
         return self._claim is not None
