@@ -143,15 +143,16 @@ def list_doubts(
         for target in range(indptr[row], indptr[row + 1]):
             low = np.float32(levels[target] - error[row])
             high = np.float32(levels[target] + error[row])
-            for start in range(0, width if doubts[target] > 0 else 0, CHUNK):
+            start, left = 0, doubts[target]
+            while left > 0 and start < width:
                 part = tile[row, start : min(start + CHUNK, width)]
                 over, level = _count_pair(part, low, high)
-                if over == level:  # counted by vectors, which is faster than looking at each
-                    continue
-                for n in range(len(part)):
-                    if low <= part[n] <= high:
-                        rows[found], columns[found], targets[found] = row, start + n, target
-                        found += 1
+                if over < level:  # counted by vectors, which is faster than looking at each
+                    for n in range(len(part)):
+                        if low <= part[n] <= high:
+                            rows[found], columns[found], targets[found] = row, start + n, target
+                            found += 1
+                start, left = start + CHUNK, left - (level - over)
 
 
 @compiled
