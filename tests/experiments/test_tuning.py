@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -277,7 +278,7 @@ def test_a_setting_whose_process_was_killed_is_tried_again(
     tune(split, "itemknn", trials=2, **asked)
     search = Search("itemknn", {"trials": 9, "sampler": "grid"}, fixed=asked["params"], timed=True)
     about = _stored_about(asked["storage"])
-    lost = studies.TrialStudy(search, about, asked["storage"], "mine", lambda: None).start()
+    lost = studies.TrialStudy(search, about, asked["storage"], "mine").start()
     assert lost is not None, "and its process ends here, without a word"
     time.sleep(2.5)
     found = tune(split, "itemknn", trials=4, **asked)
@@ -299,8 +300,7 @@ def test_of_two_equal_proposals_the_later_is_given_up(
 
     budget = {"trials": 9, "sampler": "grid"}
     first, second = (
-        TrialStudy(Search("bpr", budget), {}, str(tmp_path / "t.sqlite"), "mine", lambda: None)
-        for _ in range(2)
+        TrialStudy(Search("bpr", budget), {}, str(tmp_path / "t.sqlite"), "mine") for _ in range(2)
     )
     started, look = first.start(), TrialStudy._update
     seen: list[Any] = []
@@ -373,6 +373,13 @@ def test_old_names_mean_the_new_model(split: Split, tmp_path: Path) -> None:
     with pytest.warns(FutureWarning):
         config = Config.read(tmp_path / "old.toml")
     assert (config.model, config.params["history_decay"]) == ("transcf-mixture", 0.5)
+
+
+def test_parameters_may_be_numbers_of_numpy(split: Split) -> None:
+    params = {"epochs": 1, "dim": np.int64(4)}
+    found = tune(split, "bpr", trials=1, params=params, start={"learning_rate": np.float32(0.5)})
+    assert "dim = 4" in found.config().to_toml()
+    assert found.usual["learning_rate"] == 0.5
 
 
 def test_time_is_a_limit(split: Split) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -26,8 +26,8 @@ from transcf.experiments.experiment import (
     Candidate,
     Experiment,
     OnProgress,
+    OnResult,
     TablePlan,
-    Track,
     run_tables,
 )
 from transcf.experiments.results import Comparison
@@ -154,8 +154,14 @@ class Study:
                 self.config(protocol).check_metric(name)
         if self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
-        if not self.datasets or not self.models:
-            raise ParameterError("The study needs at least one dataset and one model.")
+        if not self.datasets or not self.models or not self.metrics:
+            raise ParameterError("The study needs at least one dataset, one model and one metric.")
+        for dataset, protocol in self.tables():
+            titles = [plan.title for plan in self.under(protocol, dataset)]
+            if repeated := [title for title in titles if titles.count(title) > 1]:
+                raise ParameterError(
+                    f"The study has several models {repeated[0]!r} in one table: give each a label."
+                )
         for plan in self.models:
             if plan.times and not (plan.budget or self.budget):
                 raise ParameterError(
@@ -288,6 +294,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
 _KINDS: dict[Any, str] = {
     str: "give text",
     int: "give a number from 1 on",
+    float: "give a number",
     bool: "write true or false",
     list: "give a list",
     tuple: "give a list",
@@ -309,7 +316,8 @@ def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
             raise ParameterError(f"{what} has {name!r}, which is none of {names}; {form}.")
         hint = hints[name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
-        if kind in _KINDS and type(value) is not (list if kind is tuple else kind):
+        allowed = {tuple: (list,), float: (int, float)}.get(kind, (kind,))
+        if kind in _KINDS and type(value) not in allowed:
             raise ParameterError(f"{what} has {name} = {value!r}: {_KINDS[kind]}.")
 
 
@@ -362,9 +370,8 @@ def load_study(name: str | Path) -> Study:
 def run_study(
     study: Study,
     on_progress: OnProgress = lambda text: None,
-    track: Track = iter,
     store: Store | None = None,
-    on_result: Callable[[list[Comparison]], None] = lambda found: None,
+    on_result: OnResult = lambda name, tables: None,
 ) -> list[Comparison]:
     """Run a study: a table for each dataset and protocol, in order.
 
@@ -390,7 +397,7 @@ def run_study(
         metric = study.paired_tests or study.metrics[0]
         return TablePlan(dataset.name, candidates, open_experiment, metric, about)
 
-    return run_tables([table(*each) for each in study.tables()], track, on_result)
+    return run_tables([table(*each) for each in study.tables()], on_result)
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:
