@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -339,6 +340,21 @@ def test_what_does_not_train_is_noted_and_does_not_stop_the_rest(
     assert found.best_params["learning_rate"] <= 0.03
     with pytest.raises(TransCFError, match="diverged in epoch 3"):
         _ = tune(split, "bpr", trials=1, params=SHORT).best
+
+
+@pytest.mark.parametrize("has_workers", [False, True])
+def test_a_missing_extra_ends_the_search(
+    has_workers: bool, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fit(self: BPR, *words: Any) -> BPR:
+        raise MissingExtraError("BPR", "torch")
+
+    monkeypatch.setattr(BPR, "fit", fit)
+    cluster = Workers() if has_workers else None
+    with pytest.raises(MissingExtraError, match=r"transcf\[torch\]"):
+        tune(split, "bpr", params=SHORT, cluster=cluster)
+    error = pickle.loads(pickle.dumps(MissingExtraError("BPR", "torch")))
+    assert "BPR needs an optional part" in str(error)
 
 
 def test_an_interruption_leaves_what_there_is(

@@ -211,13 +211,13 @@ class Objective:
     store: Store | None
     dataset: str  # name of the data in the cache
 
-    def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
+    def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial | TransCFError:
         """Fit and evaluate a setting, or take the result from the cache.
 
         A model with epochs is pruned if its best metric is below the median of `completed` trials
-        at the same epoch; None disables pruning. Invalid parameters and missing extras raise.
+        at the same epoch; None disables pruning. An invalid parameter or a missing extra, which
+        ends the search, is returned.
         """
-        model = self.candidate.make(self.seed, setting)
         curve: dict[int, float] = {}
 
         def on_epoch(epoch: Epoch[Any]) -> None:
@@ -228,6 +228,7 @@ class Objective:
                 raise _PrunedError
 
         def fit() -> RunResult:
+            model = self.candidate.make(self.seed, setting)
             options = FitOptions(progress=False, on_epoch=on_epoch if model._has_epochs() else None)
             return fit_and_validate(
                 model, self.train, self.validation, self.store,
@@ -240,6 +241,8 @@ class Objective:
         except _PrunedError:
             seconds = round(time.perf_counter() - started, 3)
             return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
+        except (ParameterError, MissingExtraError) as error:
+            return error
 
 
 class _PrunedError(Exception):
@@ -260,33 +263,20 @@ def _open_workers(
 ) -> Iterator[Workers]:
     """Yield the workers of a search; without any, trials run in this process."""
 
-    def run_here(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+    def run_here(*trial: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        try:
-            future.set_result(objective.run(setting, completed))
-        except BaseException as error:  # KeyboardInterrupt included: the search handles it
-            future.set_exception(error)
+        future.set_result(objective.run(*trial))
         return future
 
     if cluster is None and jobs == 1:
         yield Workers(1, run_here)
         return
     with (
-        process_workers(jobs, max(1, thread_count() // jobs), _run_or_refuse, objective)
+        process_workers(jobs, max(1, thread_count() // jobs), Objective.run, objective)
         if cluster is None
-        else cluster.open_workers(_run_or_refuse, objective)
+        else cluster.open_workers(Objective.run, objective)
     ) as workers:
         yield workers if workers.size else Workers(1, run_here)
-
-
-def _run_or_refuse(
-    objective: Objective, setting: Mapping[str, Any], completed: Completed
-) -> Trial | str:
-    """Run a trial in a worker; return the message of an error that ends the search."""
-    try:
-        return objective.run(setting, completed)
-    except (ParameterError, MissingExtraError) as error:
-        return str(error)
 
 
 def tune(
@@ -450,7 +440,7 @@ def _run(
             except workers.lost:
                 reason = "its process was killed: it may have run out of memory."
                 result = Trial(setting, "failed", reason=reason)
-            if isinstance(result, str):
-                raise ParameterError(result)
+            if isinstance(result, TransCFError):
+                raise result
             study.finish(number, result)
     raise KeyboardInterrupt
