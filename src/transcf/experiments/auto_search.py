@@ -84,11 +84,6 @@ class AutoTrial:
         return {**self.setting, **epochs}
 
     @property
-    def is_default(self) -> bool:
-        """Whether the model has its defaults, be it with fewer epochs."""
-        return not self.setting and not self.parts
-
-    @property
     def evaluation_seconds(self) -> float:
         """Time of the evaluation."""
         fitted = self.parts or [self]
@@ -191,7 +186,7 @@ class AutoSearch:
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
         share = {trial.name: trial.share for trial in sorted(done, key=lambda one: one.share)}
-        best = next(one for one in done if one.is_default and one.share == share[one.name])
+        best = next(one for one in done if not one.setting and one.share == share[one.name])
         for others in (
             [trial for trial in done if not trial.parts],
             [trial for trial in done if trial.parts],
@@ -250,7 +245,12 @@ class AutoSearch:
         if name not in self._whole_fits:
             self._whole_fits[name] = self._sample_seconds(name)
         training = self._whole_fits[name] * work / (epochs or 1)
-        return training + self._judge_seconds(bool(epochs)), training
+        # Epoch and trend are chosen on some of the users.
+        rankings = _EPOCH_RANKINGS * bool(epochs)
+        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
+        evaluations = 1 + rankings * min(1.0, _CHOOSING_USERS / users)
+        return training + self.evaluation_seconds * evaluations, training
 
     def _reason_to_skip(self, name: str, params: Mapping[str, Any]) -> str | None:
         """Return why a setting cannot be tried; None if there is time for it."""
@@ -263,13 +263,6 @@ class AutoSearch:
         if self.has_time(seconds, _MORE_EVENTS * training):
             return None
         return f"no time: about {seconds:.0f} s for one fit" if seconds >= 1 else "no time"
-
-    def _judge_seconds(self, has_epochs: bool) -> float:
-        """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
-        rankings = _EPOCH_RANKINGS * has_epochs
-        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
-        users = int(np.count_nonzero(self.split.validation.user_counts))
-        return self.evaluation_seconds * (1 + rankings * min(1.0, _CHOOSING_USERS / users))
 
     def _sample_seconds(self, name: str) -> float:
         """Estimate the time of a fit with default settings from fits on samples of the events.

@@ -279,29 +279,20 @@ class Search:
         if len(history) >= self.budget.trials:
             return None
         known = {self.key(one) for one in (*(trial.setting for trial in history), *running)}
-        uses_tpe = self.budget.sampler == "tpe" and self.space and self.key({}) in known
-        for attempt in range(_ATTEMPTS) if uses_tpe else ():
-            setting = self._propose(history, running, attempt)
-            if self.key(setting) not in known:
-                return setting
+        if self.budget.sampler == "tpe" and self.space and self.key({}) in known:
+            from transcf.experiments.trials import propose
+
+            for attempt in range(_ATTEMPTS):
+                seed = [self._seed, len(history) + len(running), attempt, 0]
+                drawn = int(np.random.SeedSequence(seed).generate_state(1)[0])
+                setting = propose(self, history, running, drawn)
+                if self.key(setting) not in known:
+                    return setting
         return next((one for one in self.settings() if self.key(one) not in known), None)
 
     def key(self, setting: Mapping[str, Any]) -> str:
         """Identify a setting by the values of all searched parameters."""
         return json.dumps({**self.usual, **setting}, sort_keys=True)
-
-    def _propose(
-        self, history: Sequence[Trial], running: Collection[Mapping[str, Any]], attempt: int
-    ) -> dict[str, Any]:
-        from transcf.experiments.trials import propose
-
-        words = [self._seed, len(history) + len(running), attempt, 0]
-        seed = int(np.random.SeedSequence(words).generate_state(1)[0])
-        drawn = propose(self, history, running, seed)
-        return {
-            name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
-            for name, values in self.space.items()
-        }
 
 
 def check_optuna(what: str) -> None:

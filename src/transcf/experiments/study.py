@@ -149,14 +149,13 @@ class Study:
     def __post_init__(self) -> None:
         Budget.of(self.budget)
         self.config(self.protocol)
-        for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
-            for name in self._names:
-                self.config(protocol).check_metric(name)
         if self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
         if not self.datasets or not self.models or not self.metrics:
             raise ParameterError("The study needs at least one dataset, one model and one metric.")
         for dataset, protocol in self.tables():
+            for name in self._names:
+                self.config(protocol).check_metric(name)
             titles = [plan.title for plan in self.under(protocol, dataset)]
             if repeated := [title for title in titles if titles.count(title) > 1]:
                 raise ParameterError(
@@ -176,10 +175,6 @@ class Study:
         beyond = any(map(is_beyond, self._names))
         return EvalConfig(protocol, subset=self.subset, k=k, beyond=beyond, max_seconds=max_seconds)
 
-    def by(self, dataset: DatasetPlan) -> list[str]:
-        """Return the protocols of a dataset."""
-        return dataset.protocols or [self.protocol]
-
     def under(self, protocol: str, dataset: DatasetPlan) -> list[ModelPlan]:
         """Return the models in the table of a protocol and a dataset."""
         return [
@@ -191,8 +186,12 @@ class Study:
 
     def tables(self) -> list[tuple[DatasetPlan, str]]:
         """Return the dataset and the protocol of each table that has models."""
-        both = [(dataset, protocol) for dataset in self.datasets for protocol in self.by(dataset)]
-        return [(dataset, protocol) for dataset, protocol in both if self.under(protocol, dataset)]
+        return [
+            (dataset, protocol)
+            for dataset in self.datasets
+            for protocol in dataset.protocols or [self.protocol]
+            if self.under(protocol, dataset)
+        ]
 
     def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
         """Return the published figures of a dataset, by the names of lines in its table.

@@ -48,7 +48,7 @@ def propose(
     running: Collection[Mapping[str, Any]],
     random_state: int,
 ) -> dict[str, Any]:
-    """Return values of all searched parameters, drawn by Optuna's `TPESampler`.
+    """Return values of all searched parameters, drawn by Optuna's `TPESampler` and rounded.
 
     Its study is made for each proposal, which takes a few hundredths of a second for a hundred
     trials, so that proposals can be replayed from the trials.
@@ -60,7 +60,11 @@ def propose(
     # A trial that lacks a parameter would exclude that parameter from the joint estimate.
     trials = [trial for trial in trials if len(trial.params) == len(whole)]
     study = _memory_study(trials, sampler=optuna.samplers.TPESampler(seed=random_state))
-    return study.ask(whole).params
+    drawn = study.ask(whole).params
+    return {
+        name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
+        for name, values in search.space.items()
+    }
 
 
 def _memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
