@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 #: Maximum length of a value in a message.
 _SHOWN = 80
@@ -150,6 +150,10 @@ class MissingExtraError(TransCFError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
+        self._made_from = feature, extra
+
+    def __reduce__(self) -> Any:
+        return type(self), self._made_from  # workers return it to their caller
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import transcf
 from transcf.cli.app import app
 from transcf.errors import DataError, EvaluationError, ModelFileError, ParameterError
 from transcf.experiments.auto_report import AutoResult
+from transcf.experiments.auto_search import AutoSearch, AutoTrial
 from transcf.experiments.store import RunLockedError, Store
 from transcf.models import blend
 from transcf.models.base import Recommender
@@ -269,9 +270,8 @@ def test_runs_that_another_process_computes_are_not_waited_for(
     """They might take longer than the time limit."""
 
     @contextmanager
-    def locked(store: Store, key: object, *, wait: bool = False) -> Iterator[None]:
-        assert not wait
-        raise RunLockedError("Another process computes it.")
+    def locked(store: Store, key: object) -> Iterator[None]:
+        raise RunLockedError(store.folder)
         yield
 
     monkeypatch.setattr(Store, "lock", locked)
@@ -308,6 +308,26 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path: Path) -> None:
     stored = {one["name"] for one in second.report["tried"] if one["stored"]}
     assert {"popularity", "itemknn"} <= stored
     assert transcf.load(tmp_path / "model").report_["auto"] == second.report
+
+
+def test_ctrl_c_keeps_a_blend_of_stored_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to be blended again, after Ctrl-C was pressed."""
+
+    def blend_wins(search: AutoSearch) -> AutoTrial:
+        return next((trial for trial in search.trials if trial.parts), search.trials[0])
+
+    def interrupt(seconds: float, text: str) -> None:
+        if text.endswith("testing blend"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(AutoSearch, "winner", blend_wins)
+    options: dict[str, Any] = {"store": tmp_path / "runs", "models": ["itemknn"]}
+    found(grouped(), **options)
+    second = found(grouped(), on_progress=interrupt, **options)
+    assert second.report["interrupted"]
+    assert second.report["winner"]["model"] == "blend"
 
 
 # -- report and errors -------------------------------------------------------------------------

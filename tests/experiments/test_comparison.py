@@ -205,7 +205,8 @@ def test_an_object_lends_its_settings_and_stays_as_it_is(split: Split) -> None:
     with pytest.raises(NotFittedError):
         mine.recommend()
     # What is not set by hand may be searched, and nothing else.
-    fixed, free = candidates_of([mine, EASE()], "small", trivial_baselines=False)
+    named = candidates_of([mine, EASE()], trivial_baselines=False)
+    fixed, free = (candidate.within("small") for candidate in named)
     assert (len(fixed.choices), len(free.choices)) == (1, 3)
 
 

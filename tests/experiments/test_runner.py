@@ -13,7 +13,7 @@ from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
 from transcf.experiments import study as studies
-from transcf.experiments.search import Config, settings_to_try
+from transcf.experiments.search import Config, Search
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, available_studies, load_study, run_study
 from transcf.models.baselines import InversePopularity, Popularity, Random
@@ -81,10 +81,10 @@ def test_pairs_are_tested_by_a_metric_that_no_column_shows(folder) -> None:
 
 def test_tests_of_a_complete_table_are_made_once(folder) -> None:
     """They take seconds where there are many models and users, and results are written often."""
-    seen = []
+    seen: list[Any] = []
     protocols = ["leave-last-out", "leave-last-out-no-refit"]
     plan = study(folder, datasets=[{"name": folder, "protocols": protocols}])
-    found = run_study(plan, on_result=seen.append)
+    found = run_study(plan, on_result=lambda name, tables: seen.append(tables))
     assert [len(tables) for tables in seen] == [1, 1, 2, 2]
     assert [len(tables[-1].runs) for tables in seen] == [1, 2, 1, 2]
     assert all(tables[0] is found[0] for tables in seen[1:])
@@ -136,7 +136,11 @@ def test_what_is_done_survives_a_failure_and_an_interruption(folder, monkeypatch
         ({"protocol": "lax"}, "protocol='lax'"),
         ({"seeds": 0}, "seeds = 0"),
         ({"seeds": "5"}, "seeds = '5'"),
-        ({"models": []}, "at least one dataset and one model"),
+        ({"models": []}, "at least one dataset, one model and one metric"),
+        ({"metrics": []}, "at least one dataset, one model and one metric"),
+        ({"models": [{"name": "ease"}, {"name": "ease"}]}, "several models 'ease' in one table"),
+        ({"datasets": [{"name": "ciao", "max_seconds": "x"}]}, "max_seconds = 'x': give a number"),
+        ({"budget": {"trials": 3, "finalists": "two"}}, "finalists='two' is not allowed"),
         ({"models": [{"name": "ease", "grid": {"regularization": 50.0}}]}, "a list of values"),
         ({"models": [{"name": "ease", "grid": {"regularization": []}}]}, "a list of values"),
         ({"models": [{"name": "ease", "params": 3}]}, "params = 3: give a table"),
@@ -265,8 +269,8 @@ def test_a_budget_draws_as_compare_does_and_times_only_where_they_are_asked_for(
     plain, timed, still, _ = found.runs
     fixed = {"dim": 4, "epochs": 2}
     untimed = {**fixed, "recency": 0.0, "trend": 0.0}
-    assert dict(plain.chosen) in settings_to_try("bpr", "small", fixed=untimed)
-    assert dict(timed.chosen) in settings_to_try("bpr", "small", fixed=fixed, timed=True)
+    assert dict(plain.chosen) in list(Search("bpr", 3, fixed=untimed).settings())[:3]
+    assert dict(timed.chosen) in list(Search("bpr", 3, fixed=fixed, timed=True).settings())[:3]
     assert still.first.parameters["recency"] == plain.first.parameters["recency"] == 0.0
 
 

@@ -20,12 +20,11 @@ def hill(setting: dict[str, Any]) -> float:
     return -(math.log(rate / 0.03) ** 2) - math.log(penalty / 0.005) ** 2
 
 
-def climb(search: Search, most: int | None = None) -> list[Trial]:
-    while most is None or len(search.history) < most:
-        if (setting := search.ask()) is None:
-            break
-        search.history.append(Trial(setting, "complete", hill(setting)))
-    return search.history
+def climb(search: Search, *finished: Trial) -> list[Trial]:
+    history = list(finished)
+    while (setting := search.ask(history)) is not None:
+        history.append(Trial(setting, "complete", hill(setting)))
+    return history
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random", "grid"])
@@ -35,10 +34,8 @@ def test_a_search_is_replayed_from_what_was_told(sampler: str) -> None:
     assert len(whole) == 24
     assert whole[0].setting == {}
     assert len({str({**one.setting}) for one in whole}) == 24
-    again = Search("bpr", budget, seed=5)
-    for trial in whole[:13]:
-        again.history.append(trial)
-    assert [one.setting for one in climb(again)] == [one.setting for one in whole]
+    again = climb(Search("bpr", budget, seed=5), *whole[:13])
+    assert [one.setting for one in again] == [one.setting for one in whole]
 
 
 def test_tpe_finds_the_hill_and_random_draws_are_behind() -> None:
@@ -57,15 +54,15 @@ def test_nothing_is_tried_twice_and_a_small_space_ends() -> None:
     fixed = {"shrinkage": 0.0}
     for sampler in ("grid", "random"):
         search = Search("itemknn", {"trials": 100, "sampler": sampler}, fixed=fixed)
-        numbers = []
-        while (setting := search.ask()) is not None:
+        numbers, history = [], list[Trial]()
+        while (setting := search.ask(history)) is not None:
             numbers.append(setting.get("n_neighbors", 100))
-            search.history.append(Trial(setting, "complete", 0.0))
+            history.append(Trial(setting, "complete", 0.0))
         assert sorted(numbers) == [20, 50, 100, 200, 400, 1000]
     budget = {"trials": 100, "sampler": "tpe", "space": "paper"}
     search = Search("cml", budget, fixed={"dim": 8, "margin": 1.0, "learning_rate": 0.1})
     asked: list[dict[str, Any]] = []
-    while (setting := search.ask(asked)) is not None:
+    while (setting := search.ask([], asked)) is not None:
         asked.append(setting)
     assert {**search.usual, **asked[0]} == search.usual
     values = {float({**search.usual, **one}["regularization"]) for one in asked}
@@ -86,7 +83,7 @@ def test_running_settings_are_not_proposed_again() -> None:
     search = Search("bpr", {"trials": 20, "sampler": "tpe"})
     running: list[dict[str, Any]] = []
     for _ in range(20):
-        running.append(search.ask(running) or {})
+        running.append(search.ask([], running) or {})
     assert len({str(one) for one in running}) == 20
 
 
@@ -94,4 +91,4 @@ def test_tpe_without_its_extra_is_an_error_that_names_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"transcf\[tune\]"):
         Search("bpr", {"trials": 3, "sampler": "tpe"})
-    assert Search("bpr", 3).ask() == {}
+    assert Search("bpr", 3).ask([]) == {}

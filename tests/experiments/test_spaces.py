@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,11 +14,17 @@ from transcf.experiments.search import (
     BUDGETS,
     Budget,
     Range,
+    Search,
     grid_of,
-    settings_to_try,
     space_of,
 )
 from transcf.models.registry import available, create, model_class
+
+
+def settings_to_try(model: str, budget: Any, **options: Any) -> list[dict[str, Any]]:
+    search = Search(model, budget, **options)
+    return list(islice(search.settings(), search.budget.trials))
+
 
 #: Models without choices.
 WITHOUT = {"popularity", "inverse-popularity", "random", "blend"}
@@ -74,6 +81,9 @@ def test_a_budget_allows_the_defaults_and_distinct_others(name: str, budget: str
             {"trials": 5, "sampler": "bayes"},
             "sampler='bayes' is not allowed; it must be",
         ),
+        ({"trials": 5, "space": {"dim": [8]}}, "'dim', which is no parameter of EASE"),
+        ({"trials": 5, "space": {"regularization": 8}}, "regularization = 8: give a list"),
+        ({"trials": 5, "space": {"regularization": {"low": 1.0}}}, "low, high, points"),
         ({"trials": 5, "space": "all"}, "space='all' is not allowed; it must be one of 'default'"),
     ],
 )

@@ -29,7 +29,7 @@ from transcf.evaluation import Validation
 from transcf.experiments.experiment import Candidate, Experiment, compare
 from transcf.experiments.results import Comparison
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_validate
-from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.store import RunLockedError, Store, wait_for_others
 from transcf.experiments.study import Study, run_study
 from transcf.models.base import Recommender
 from transcf.models.bpr import BPR
@@ -266,9 +266,9 @@ def test_somebody_elses_cell_is_left_alone_until_it_is_there(split: Split, store
         with pytest.raises(RunLockedError):
             fit_and_validate(models[0], split.train, validation, store)
         with pytest.raises(RunLockedError):
-            experiment.run(candidate, wait=False)
+            experiment.run(candidate)
         assert len(store.all_keys()) == 2, "the other trials"
-        waiting = ThreadPoolExecutor(1).submit(experiment.run, candidate)
+        waiting = ThreadPoolExecutor(1).submit(wait_for_others, lambda: experiment.run(candidate))
         time.sleep(0.5)
         assert not waiting.done()
     done = waiting.result()
@@ -363,18 +363,6 @@ def test_keys_are_found_by_their_beginning_and_removed(split: Split, store: Stor
     assert store.all_keys() == keys[1:]
     with pytest.raises(ParameterError, match="is a file, and stored runs need a folder"):
         Store(Path(__file__))
-
-
-def test_locks_of_killed_processes_are_removed(split: Split, store: Store) -> None:
-    key = RunKey.trial(EASE(), split.train, Validation.of(split))
-    claims = store.folder / "claims"
-    claims.mkdir(parents=True)
-    (claims / "free.lock").touch()
-    with store.lock(key):
-        store.remove_free_locks()
-        assert [path.name for path in claims.iterdir()] == [f"{key.digest}.lock"]
-    assert not any(claims.iterdir())
-    Store(store.folder / "nowhere").remove_free_locks()
 
 
 def test_the_index_follows_the_entries(split: Split, store: Store) -> None:

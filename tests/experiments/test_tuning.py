@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -277,7 +279,7 @@ def test_a_setting_whose_process_was_killed_is_tried_again(
     tune(split, "itemknn", trials=2, **asked)
     search = Search("itemknn", {"trials": 9, "sampler": "grid"}, fixed=asked["params"], timed=True)
     about = _stored_about(asked["storage"])
-    lost = studies.TrialStudy(search, about, asked["storage"], "mine", lambda: None).start()
+    lost = studies.TrialStudy(search, about, asked["storage"], "mine").start()
     assert lost is not None, "and its process ends here, without a word"
     time.sleep(2.5)
     found = tune(split, "itemknn", trials=4, **asked)
@@ -299,8 +301,7 @@ def test_of_two_equal_proposals_the_later_is_given_up(
 
     budget = {"trials": 9, "sampler": "grid"}
     first, second = (
-        TrialStudy(Search("bpr", budget), {}, str(tmp_path / "t.sqlite"), "mine", lambda: None)
-        for _ in range(2)
+        TrialStudy(Search("bpr", budget), {}, str(tmp_path / "t.sqlite"), "mine") for _ in range(2)
     )
     started, look = first.start(), TrialStudy._update
     seen: list[Any] = []
@@ -341,6 +342,21 @@ def test_what_does_not_train_is_noted_and_does_not_stop_the_rest(
         _ = tune(split, "bpr", trials=1, params=SHORT).best
 
 
+@pytest.mark.parametrize("has_workers", [False, True])
+def test_a_missing_extra_ends_the_search(
+    has_workers: bool, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fit(self: BPR, *words: Any) -> BPR:
+        raise MissingExtraError("BPR", "torch")
+
+    monkeypatch.setattr(BPR, "fit", fit)
+    cluster = Workers() if has_workers else None
+    with pytest.raises(MissingExtraError, match=r"transcf\[torch\]"):
+        tune(split, "bpr", params=SHORT, cluster=cluster)
+    error = pickle.loads(pickle.dumps(MissingExtraError("BPR", "torch")))
+    assert "BPR needs an optional part" in str(error)
+
+
 def test_an_interruption_leaves_what_there_is(
     split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,6 +389,13 @@ def test_old_names_mean_the_new_model(split: Split, tmp_path: Path) -> None:
     with pytest.warns(FutureWarning):
         config = Config.read(tmp_path / "old.toml")
     assert (config.model, config.params["history_decay"]) == ("transcf-mixture", 0.5)
+
+
+def test_parameters_may_be_numbers_of_numpy(split: Split) -> None:
+    params = {"epochs": 1, "dim": np.int64(4)}
+    found = tune(split, "bpr", trials=1, params=params, start={"learning_rate": np.float32(0.5)})
+    assert "dim = 4" in found.config().to_toml()
+    assert found.usual["learning_rate"] == 0.5
 
 
 def test_time_is_a_limit(split: Split) -> None:

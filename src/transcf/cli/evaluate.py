@@ -50,9 +50,8 @@ def evaluate(
         dataset, run = evaluate_held_out(saved, evaluation.config(), data)
         result = CandidateResult.of(saved.name, [run])
     else:
-        from transcf.experiments.experiment import Candidate
-        from transcf.experiments.results import CandidateResult
-        from transcf.experiments.run import fit_and_evaluate
+        from transcf.experiments.experiment import Candidate, Experiment
+        from transcf.experiments.store import wait_for_others
 
         if model.model is None and not model.config and folder.is_dir():
             raise ParameterError(
@@ -65,13 +64,9 @@ def evaluate(
         config = replace(evaluation.config(), with_validation=False)
         split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
-        dataset, store, results = data, options.open_store(), []
-        for number in range(seed, seed + seeds) if candidate.takes_seed else [seed]:
-            made = candidate.make(number)
-            results.append(fit_and_evaluate(made, split, config, store, dataset=data, wait=True))
-            if (error := results[-1].error) is not None:
-                raise error
-        result = CandidateResult.of(name, results)
+        dataset, store, numbers = data, options.open_store(), range(seed, seed + seeds)
+        experiment = Experiment(split, config, numbers, store=store, dataset=data)
+        result = wait_for_others(lambda: experiment.run(candidate))
     if as_json:
         output.print_json({"dataset": dataset, **result.to_dict()})
     else:
@@ -122,7 +117,9 @@ def compare(
     eval_config = evaluation.config()
     metric = eval_config.usual_metric if metric is None else metric
     eval_config.check_metric(metric)
-    candidates = _candidates(models, settings, config or [], budget)
+    candidates = _candidates(models, settings, config or [])
+    for candidate in candidates:
+        candidate.within(budget).checked()
     split = transcf.open_split(data, eval_config.protocol, seed=seed, **reading.keywords())
     output.note_reading(split.train)
     if "budget" not in options.given_options(context):
@@ -135,8 +132,11 @@ def compare(
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )
-        cluster = options.parse_workers(workers)
-        found = compare_models(data, candidates, experiment, metric, steps.counted, cluster)
+        found = compare_models(
+            data, candidates, experiment, metric,
+            on_result=lambda name, tables: steps.finish(name),
+            cluster=options.parse_workers(workers),
+        )  # fmt: skip
     if as_json:
         output.print_json(found.to_dict())
     else:
@@ -150,9 +150,7 @@ def compare(
         raise typer.Exit(1)
 
 
-def _candidates(
-    models: str, settings: list[str] | None, config: list[Path], budget: str
-) -> list[Candidate]:
+def _candidates(models: str, settings: list[str] | None, config: list[Path]) -> list[Candidate]:
     """Return the candidates of the options; settings of --set replace those of --config."""
     from transcf.experiments.experiment import TRIVIAL_BASELINES, candidates_of
     from transcf.experiments.results import TIMED_BASELINE
@@ -177,6 +175,4 @@ def _candidates(
                 f"{', '.join(names)}."
             )
     named = dict(options.read_settings(name, given.get(name, [])) for name in names)
-    return candidates_of(
-        {name: (name, stored.get(name, {}) | own) for name, own in named.items()}, budget
-    )
+    return candidates_of({name: (name, stored.get(name, {}) | own) for name, own in named.items()})

@@ -209,11 +209,15 @@ class Steps:
             about = f": {name or text}" if name or text else ""
             note(f"{done}/{self._total} {self._unit} done in {seconds:.0f} s{about}")
 
-    def counted(self, parts: Iterable[T]) -> Iterator[T]:
-        """Yield parts; each counts as done when the next one is requested."""
+    def finish(self, name: str) -> None:
+        """Count one more part as finished."""
+        self.reach(self._done + 1, self._text, name)
+
+    def counted(self, parts: Iterable[str]) -> Iterator[str]:
+        """Yield names of parts; each counts as done when the next one is requested."""
         for part in parts:
             yield part
-            self.reach(self._done + 1, self._text, str(getattr(part, "name", part)))
+            self.finish(part)
 
 
 @contextmanager

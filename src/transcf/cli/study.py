@@ -164,12 +164,13 @@ def _run(
     def results(tables: list[Comparison]) -> Results:
         return Results(name, plan.title, plan.metrics, tables, command, more)
 
-    def keep(tables: list[Comparison]) -> None:
+    def keep(model: str, tables: list[Comparison]) -> None:
+        steps.finish(model)
         for path in (one for one in out if one.suffix == ".json"):
             results(tables).write(path)
 
     with output.show_steps(total, "models") as steps, sharing:
-        found = run_study(plan, steps.report, steps.counted, store, keep)
+        found = run_study(plan, steps.report, store, keep)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     done = results([completed(comparison) for comparison in found])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Self, get_args
 
@@ -59,6 +59,8 @@ class Validation:
         self._candidates = candidates
         self._users = users
         self._made: tuple[Mask, Task] | None = None
+        #: Called before each evaluation; what it raises ends the fit that validates.
+        self.check: Callable[[], None] | None = None
 
     @classmethod
     def of(
@@ -118,6 +120,8 @@ class Validation:
 
     def per_user(self, scorer: Scorer) -> Floats:
         """Return the metric of each user that can be evaluated: (n_users,)."""
+        if self.check is not None:
+            self.check()
         ranks = rank(scorer, self._task_for(scorer.rankable), self.ties)
         return compute(ranks, self.metric)
 

@@ -14,8 +14,6 @@ import numpy as np
 from transcf.data.interactions import Interactions
 from transcf.data.split import Split
 from transcf.errors import EvaluationError, FitWarning, TransCFError
-from transcf.evaluation import Validation
-from transcf.evaluation.metrics import Floats
 from transcf.experiments.experiment import Candidate
 from transcf.experiments.results import RunResult
 from transcf.experiments.run import EvalConfig, RunKey, fit_and_evaluate
@@ -27,7 +25,6 @@ from transcf.models.families import IterationSettings, LogSizes
 from transcf.models.params import values_of
 from transcf.models.registry import create, name_and_params
 from transcf.models.training import Epoch, FitOptions
-from transcf.retrieval.scorer import Scorer
 
 #: Models whose cost grows by this power of the number of items. That of EASE grows by the third in
 #: the end, but less up to the items with which it is tried.
@@ -64,30 +61,6 @@ class OutOfTimeError(Exception):
         self.seconds = seconds
 
 
-class _TimedValidation(Validation):
-    """A validation that may be stopped before any evaluation."""
-
-    check: Callable[[], None]
-
-    def per_user(self, scorer: Scorer) -> Floats:
-        """Return the metric of each user, unless it is time to stop."""
-        self.check()
-        return super().per_user(scorer)
-
-
-@dataclass(frozen=True)
-class _TimedConfig(EvalConfig):
-    """A configuration whose validations call `check`, which raises an error to stop a fit."""
-
-    check: Callable[[], None] = lambda: None
-
-    def validation(self, split: Split) -> Validation:
-        """Return the validation that chooses epochs and parameters."""
-        found = _TimedValidation.of(split, self.protocol, self.ties, self.k)
-        found.check = self.check
-        return found
-
-
 @dataclass(eq=False)
 class AutoTrial:
     """A model with a setting, evaluated on the validation part."""
@@ -111,16 +84,10 @@ class AutoTrial:
         return {**self.setting, **epochs}
 
     @property
-    def is_default(self) -> bool:
-        """Whether the model has its defaults, be it with fewer epochs."""
-        return not self.setting and not self.parts
-
-    @property
     def evaluation_seconds(self) -> float:
         """Time of the evaluation."""
-        if self.parts:
-            return sum(part.evaluation_seconds for part in self.parts)
-        return max(0.0, self.result.spent - self.result.seconds)
+        fitted = self.parts or [self]
+        return sum(max(0.0, one.result.spent - one.result.seconds) for one in fitted)
 
     @property
     def refit_seconds(self) -> float:
@@ -219,7 +186,7 @@ class AutoSearch:
         done = [trial for trial in self.trials if trial.result.error is None]
         done.sort(key=self.value, reverse=True)
         share = {trial.name: trial.share for trial in sorted(done, key=lambda one: one.share)}
-        best = next(one for one in done if one.is_default and one.share == share[one.name])
+        best = next(one for one in done if not one.setting and one.share == share[one.name])
         for others in (
             [trial for trial in done if not trial.parts],
             [trial for trial in done if trial.parts],
@@ -278,7 +245,12 @@ class AutoSearch:
         if name not in self._whole_fits:
             self._whole_fits[name] = self._sample_seconds(name)
         training = self._whole_fits[name] * work / (epochs or 1)
-        return training + self._judge_seconds(bool(epochs)), training
+        # Epoch and trend are chosen on some of the users.
+        rankings = _EPOCH_RANKINGS * bool(epochs)
+        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
+        users = int(np.count_nonzero(self.split.validation.user_counts))
+        evaluations = 1 + rankings * min(1.0, _CHOOSING_USERS / users)
+        return training + self.evaluation_seconds * evaluations, training
 
     def _reason_to_skip(self, name: str, params: Mapping[str, Any]) -> str | None:
         """Return why a setting cannot be tried; None if there is time for it."""
@@ -291,13 +263,6 @@ class AutoSearch:
         if self.has_time(seconds, _MORE_EVENTS * training):
             return None
         return f"no time: about {seconds:.0f} s for one fit" if seconds >= 1 else "no time"
-
-    def _judge_seconds(self, has_epochs: bool) -> float:
-        """Estimate the time to choose epoch and trend, on some of the users, and to evaluate."""
-        rankings = _EPOCH_RANKINGS * has_epochs
-        rankings += _TREND_RANKINGS * (self.split.train.timestamps is not None)
-        users = int(np.count_nonzero(self.split.validation.user_counts))
-        return self.evaluation_seconds * (1 + rankings * min(1.0, _CHOOSING_USERS / users))
 
     def _sample_seconds(self, name: str) -> float:
         """Estimate the time of a fit with default settings from fits on samples of the events.
@@ -393,7 +358,8 @@ class AutoSearch:
     def try_blend(self, parts: Sequence[AutoTrial]) -> AutoTrial | None:
         """Choose the weights of a blend on the validation part; None if there is no time for it."""
         self.check_interrupt()
-        text = " + ".join(str(_part(part)) for part in parts)
+        made = [create(part.name, **part.result.parameters) for part in parts]
+        text = " + ".join(str(Part(*name_and_params(model))) for model in made)
         blend: Recommender[Any] = Blend(parts=text)
         for trial in self.trials:
             if trial.setting == {"parts": text}:
@@ -407,7 +373,8 @@ class AutoSearch:
             return None
         try:
             if not is_stored:
-                blend = self._blended(parts, self.limit - self.finish_seconds())
+                check = self._until(self.limit - self.finish_seconds())
+                blend = self._blended(parts, check)
             result = self.evaluate(blend)
         except OutOfTimeError as late:
             self.skipped[text] = f"no time: more than {late.seconds:.0f} s"
@@ -446,11 +413,11 @@ class AutoSearch:
         trial.model = model
         return model
 
-    def _blended(self, parts: Sequence[AutoTrial], latest: float = math.inf) -> Recommender[Any]:
+    def _blended(
+        self, parts: Sequence[AutoTrial], check: Callable[[], None] | None = None
+    ) -> Recommender[Any]:
         models = [self.fitted(part) for part in parts]
-        config = self._timed(self.config, latest)
-        blend: Recommender[Any] = Blend.of(models, config.validation(self.split))
-        return blend
+        return Blend.of(models, replace(self.config, check=check).validation(self.split))
 
     def part(self, *, test: bool) -> tuple[Split, EvalConfig]:
         """Return what the validation part, or the test part, is evaluated with."""
@@ -463,8 +430,8 @@ class AutoSearch:
         key = RunKey.evaluated(model, *self.part(test=test))
         return self.store is not None and self.store.find(key) is not None
 
-    def _timed(self, config: EvalConfig, latest: float) -> EvalConfig:
-        """Return a configuration whose validations end a trial after a time, or after Ctrl-C."""
+    def _until(self, latest: float) -> Callable[[], None]:
+        """Return what stops a trial after a time, or after Ctrl-C, when it validates."""
         started = self.elapsed
 
         def check() -> None:
@@ -472,8 +439,7 @@ class AutoSearch:
             if self.elapsed > latest:
                 raise OutOfTimeError(self.elapsed - started)
 
-        options = {name: getattr(config, name) for name in EvalConfig.__dataclass_fields__}
-        return _TimedConfig(**options, check=check)
+        return check
 
     def evaluate(self, model: Recommender[Any], *, test: bool = False) -> RunResult:
         """Fit and evaluate a model, or take the result from the run cache.
@@ -482,9 +448,10 @@ class AutoSearch:
         there is time. Raises an `OutOfTimeError` as soon as it is clear that a trial would, too.
         """
         is_free = test or not self.trials
-        latest = math.inf if is_free else self.limit - self.finish_seconds()
         started, epochs, ends = self.elapsed, self._epochs_of(model), list[float]()
         split, config = self.part(test=test)
+        if not is_free:
+            config = replace(config, check=self._until(self.limit - self.finish_seconds()))
 
         def on_epoch(epoch: Epoch[Any]) -> None:
             ends.append(self.elapsed)
@@ -501,7 +468,7 @@ class AutoSearch:
             return fit_and_evaluate(
                 model,
                 split,
-                config if is_free else self._timed(config, latest),
+                config,
                 store,
                 start_fit=lambda step: FitOptions(progress=False, on_epoch=on_epoch),
                 dataset="auto",
@@ -520,8 +487,3 @@ def labelled(name: str, params: Mapping[str, Any]) -> str:
     """Return a name with its parameters."""
     listed = ", ".join(f"{key}={value}" for key, value in params.items())
     return f"{name}({listed})" if params else name
-
-
-def _part(trial: AutoTrial) -> Part:
-    """Return a trial as a part of a blend, with the settings that the model was fitted with."""
-    return Part(*name_and_params(create(trial.name, **trial.result.parameters)))

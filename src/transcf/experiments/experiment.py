@@ -7,9 +7,9 @@ processes share the work: each computes runs that are not in the cache and not l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from math import inf
 from pathlib import Path
 from statistics import mean
@@ -25,8 +25,8 @@ from transcf.evaluation.ranks import Ties
 from transcf.evaluation.results import number_repeats
 from transcf.experiments.results import TIMED_BASELINE, CandidateResult, Comparison, RunResult
 from transcf.experiments.run import EvalConfig, StartFit, fit_and_evaluate, fit_and_validate
-from transcf.experiments.search import Budget, Search, Trial, settings_to_try
-from transcf.experiments.store import RunLockedError, Store
+from transcf.experiments.search import Budget, Search, Trial
+from transcf.experiments.store import RunLockedError, Store, wait_for_others
 from transcf.experiments.workers import WorkerCluster, shared_work
 from transcf.interrupts import stop_request
 from transcf.models import registry
@@ -40,8 +40,8 @@ ModelSpec: TypeAlias = str | tuple[str, Mapping[str, Any]] | Recommender[Any]
 OnProgress: TypeAlias = Callable[[str], None]
 #: One model, several, or several by names in the table.
 Models: TypeAlias = str | Recommender[Any] | Iterable[ModelSpec] | Mapping[str, ModelSpec]
-#: Yields what it is given and counts it, as progress bars do.
-Track: TypeAlias = "Callable[[Iterable[Candidate]], Iterable[Candidate]]"
+#: Called after each candidate with its name and with the tables so far.
+OnResult: TypeAlias = Callable[[str, list[Comparison]], object]
 
 #: Baselines of every table.
 TRIVIAL_BASELINES = ("popularity", "inverse-popularity", "random")
@@ -57,7 +57,7 @@ class Candidate:
     model: str  # in the registry
     params: Mapping[str, Any] = field(default_factory=dict)
     choices: Sequence[Mapping[str, Any]] = ({},)  # of further parameters, on validation data
-    search: Callable[[], Search] | None = None  # proposes them one at a time instead
+    search: Search | None = None  # proposes them one at a time instead
 
     @classmethod
     def of(cls, spec: ModelSpec, name: str | None = None) -> Self:
@@ -97,11 +97,11 @@ class Candidate:
         Settings of `start` replace the defaults, and may be searched.
         """
         budget, begun = Budget.of(budget), start or {}
-        options: dict[str, Any] = {"fixed": dict(self.params), "start": begun, "timed": timed}
+        search = Search(self.model, budget, fixed=self.params, start=begun, timed=timed)
         found = replace(self, params={**begun, **self.params}, choices=({},), search=None)
         if budget.sampler == "tpe" or budget.finalists:
-            return replace(found, search=partial(Search, self.model, budget, **options))
-        return replace(found, choices=settings_to_try(self.model, budget, **options))
+            return replace(found, search=search)
+        return replace(found, choices=list(islice(search.settings(), budget.trials)))
 
     def checked(self) -> Self:
         """Return it, or raise a `ParameterError` for an unknown model or an invalid parameter."""
@@ -124,11 +124,11 @@ class Experiment:
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", self.config.on(self.split))
 
-    def run(self, candidate: Candidate, *, wait: bool = True) -> CandidateResult:
+    def run(self, candidate: Candidate) -> CandidateResult:
         """Choose the parameters of a candidate on validation data, then run every seed.
 
-        Runs that other processes are computing come last; unless `wait`, a `RunLockedError` is
-        raised once all others are in the cache.
+        Raises a `RunLockedError` if other processes are computing some of its runs, once all others
+        are in the cache.
 
         Example:
             >>> from transcf import open_split
@@ -136,10 +136,7 @@ class Experiment:
             >>> experiment.run(Candidate.of("ease")).first.model
             'EASE'
         """
-        if wait:
-            with suppress(RunLockedError):
-                return self.run(candidate, wait=False)
-        chosen, trials, fitted = self._choose(candidate, wait)
+        chosen, trials, fitted = self._choose(candidate)
 
         def run_seed(seed: int) -> RunResult:
             model = fitted if seed == self.seeds[0] else None
@@ -148,21 +145,20 @@ class Experiment:
             start_fit = self._start_fit(candidate, f"seed {seed}")
             return fit_and_evaluate(
                 model, self.split, self.config, self.store,
-                start_fit=start_fit, dataset=self.dataset, wait=wait,
+                start_fit=start_fit, dataset=self.dataset,
             )  # fmt: skip
 
-        results = _unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
+        results = _run_unlocked(run_seed, self.seeds if candidate.takes_seed else self.seeds[:1])
         if error := next((found.error for found in results if found.error is not None), None):
             raise error
         return CandidateResult.of(candidate.name, results, chosen, trials)
 
     def _choose(
-        self, candidate: Candidate, wait: bool
+        self, candidate: Candidate
     ) -> tuple[Mapping[str, Any], list[RunResult], Recommender[Any] | None]:
         """Return the best choice, the trials of all, and the best model if it was fitted here."""
-        search = candidate.search() if candidate.search else None
-        choices = [] if search else list(candidate.choices)
-        if len(choices) == 1:
+        search, choices = candidate.search, list(candidate.choices)
+        if search is None and len(choices) == 1:
             return choices[0], [], None
         total = search.budget.trials if search else len(choices)
         validation, first = self.config.validation(self.split), self.seeds[0]
@@ -174,18 +170,21 @@ class Experiment:
             step = f"setting {number + 1} of {total}" + f", seed {seed}" * (seed != first)
             result = fit_and_validate(
                 model, self.split.train, validation, self.store,
-                start_fit=self._start_fit(candidate, step), dataset=self.dataset, wait=wait,
+                start_fit=self._start_fit(candidate, step), dataset=self.dataset,
                 max_seconds=self.config.max_seconds,
             )  # fmt: skip
             if seed == first and _metric_of(result) > best[0]:
                 best = _metric_of(result), model if model.is_fitted else None
             return result
 
-        trials = [] if search else _unlocked(run_trial, range(total))
-        while search and (choice := search.ask()) is not None:
-            choices.append(choice)
-            trials.append(run_trial(len(trials)))
-            search.history.append(Trial.of(choice, trials[-1]))
+        if search is None:
+            trials = _run_unlocked(run_trial, range(total))
+        else:
+            choices, trials, history = [], [], list[Trial]()
+            while (choice := search.ask(history)) is not None:
+                choices.append(choice)
+                trials.append(run_trial(len(trials)))
+                history.append(Trial.of(choice, trials[-1]))
         ranked = sorted(range(len(trials)), key=lambda n: _metric_of(trials[n]), reverse=True)
         winner = ranked[0]
         if (error := trials[winner].error) is not None:  # all have failed
@@ -215,14 +214,16 @@ class Experiment:
         return start_fit
 
 
-def _unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
-    """Call `run` with each number; after all others, raise a `RunLockedError` if one is locked."""
-    results = []
+def _run_unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
+    """Call `run` with each number; raise a `RunLockedError` at the end if a run is locked."""
+    results, locked = [], None
     for number in numbers:
-        with suppress(RunLockedError):
+        try:
             results.append(run(number))
-    if len(results) < len(numbers):
-        raise RunLockedError
+        except RunLockedError as error:
+            locked = error
+    if locked is not None:
+        raise locked
     return results
 
 
@@ -296,9 +297,9 @@ def compare(
     metric = config.usual_metric if metric is None else metric
     config.check_metric(metric)
     check_integer("seeds", seeds, 1)
-    candidates = candidates_of(models, budget, trivial_baselines=trivial_baselines)
+    candidates = candidates_of(models, trivial_baselines=trivial_baselines)
     for candidate in candidates:
-        candidate.checked()
+        candidate.within(budget).checked()
     split = split_log(data, protocol, seed=seed)
     candidates = suited_to(split, candidates, budget, trivial_baselines=trivial_baselines)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
@@ -308,10 +309,8 @@ def compare(
     return compare_models(name, candidates, experiment, metric, cluster=cluster)
 
 
-def candidates_of(
-    models: Models, budget: Any = "none", *, trivial_baselines: bool = True
-) -> list[Candidate]:
-    """Return the candidates of the models of `compare`, with the settings that a budget tries."""
+def candidates_of(models: Models, *, trivial_baselines: bool = True) -> list[Candidate]:
+    """Return the candidates of the models of `compare`."""
     if isinstance(models, Interactions | Split) or hasattr(models, "__arrow_c_stream__"):
         raise ParameterError(
             f"Models come first and data second, and {type(models).__name__} is no model: "
@@ -333,23 +332,25 @@ def candidates_of(
         named = [replace(c, name=label) for c, label in zip(made, labels, strict=True)]
     if trivial_baselines:
         named = [Candidate.of(name) for name in TRIVIAL_BASELINES if not _has(named, name)] + named
-    return [candidate.within(budget) for candidate in named]
+    return named
 
 
 def suited_to(
     split: Split, candidates: Sequence[Candidate], budget: Any, *, trivial_baselines: bool = True
 ) -> list[Candidate]:
-    """For data with times, add settings that use them, and the baseline of recent popularity.
+    """Return the candidates with the settings that a budget tries on the data of a split.
 
-    The half-life of the baseline is always chosen among all values of its search space.
+    For data with times, add settings that use them, and the baseline of recent popularity. Its
+    half-life is always chosen among all values of its search space.
     """
-    listed = list(candidates)
-    if split.train.timestamps is None:
-        return listed
-    if trivial_baselines and not _has(listed, TIMED_BASELINE):
+    listed, timed = list(candidates), split.train.timestamps is not None
+    if timed and trivial_baselines and not _has(listed, TIMED_BASELINE):
         trivial = sum(candidate.model in TRIVIAL_BASELINES for candidate in listed)
         listed.insert(trivial, Candidate.of(TIMED_BASELINE))
-    return [c.within("large" if c.model == TIMED_BASELINE else budget, timed=True) for c in listed]
+    return [
+        candidate.within("large" if timed and candidate.model == TIMED_BASELINE else budget, timed)
+        for candidate in listed
+    ]
 
 
 def _has(candidates: Sequence[Candidate], model: str) -> bool:
@@ -361,18 +362,19 @@ def compare_models(
     candidates: Sequence[Candidate],
     experiment: Experiment,
     metric: str,
-    track: Track = iter,
+    on_result: OnResult = lambda name, tables: None,
     cluster: WorkerCluster | None = None,
 ) -> Comparison:
     """Run all candidates; errors and an interruption are recorded.
 
-    `metric` is that of the paired tests; `track` yields the candidates and counts them; the workers
-    of `cluster` compute some of the runs. Raises the first error if no candidate could be run.
+    `metric` is that of the paired tests; the workers of `cluster` compute some of the runs. Raises
+    the first error if no candidate could be run.
     """
     quiet = replace(experiment, on_progress=None)
     work = partial(compare_models, dataset, candidates, quiet, metric)
+    plan = TablePlan(dataset, candidates, lambda: experiment, metric)
     with shared_work(work, experiment.store, cluster=cluster):
-        (found,) = run_tables([TablePlan(dataset, candidates, lambda: experiment, metric)], track)
+        (found,) = run_tables([plan], on_result)
     if found.failures and not found.runs:
         raise next(iter(found.failures.values()))
     return found
@@ -404,41 +406,33 @@ class TablePlan:
 
 
 def run_tables(
-    tables: Sequence[TablePlan],
-    track: Track = iter,
-    on_result: Callable[[list[Comparison]], None] = lambda found: None,
+    plans: Sequence[TablePlan], on_result: OnResult = lambda name, tables: None
 ) -> list[Comparison]:
     """Run the candidates of several tables, and return the tables that were started.
 
     An error of a candidate is recorded, and the others are run. After an interruption nothing more
-    is run. Candidates with runs that another process is computing come last. `on_result` is called
-    with the tables so far after each finished candidate.
+    is run. Candidates with runs that another process is computing come last.
     """
-    found: dict[int, Comparison] = {}  # by table; those that are complete keep their tests
+    found: dict[TablePlan, Comparison] = {}  # those that are complete keep their tests
+    queue = [(plan, number, False) for plan in plans for number in range(len(plan.candidates))]
     outcome: CandidateResult | BaseException
     with stop_request() as request:
-        for wait in (False, True):
-            for place, table in enumerate(tables):
-                for number, candidate in enumerate((iter if wait else track)(table.candidates)):
-                    if number in table.outcomes:
-                        continue
-                    experiment = table.open()
-                    try:
-                        if request.asked:
-                            raise KeyboardInterrupt
-                        outcome = experiment.run(candidate, wait=wait)
-                    except RunLockedError:
-                        continue
-                    except TransCFError as error:
-                        outcome = error
-                    except KeyboardInterrupt:
-                        outcome = KeyboardInterrupt(
-                            "interrupted here, and nothing after it was run."
-                        )
-                    table.outcomes[number] = outcome
-                    found[place] = table.comparison()
-                    done = [found[each] for each in sorted(found)]
-                    on_result(done)
-                    if isinstance(outcome, KeyboardInterrupt):
-                        return done
-    return [found[place] for place in sorted(found)]
+        for plan, number, waits in queue:
+            run = partial(plan.open().run, plan.candidates[number])
+            try:
+                if request.asked:
+                    raise KeyboardInterrupt
+                outcome = wait_for_others(run) if waits else run()
+            except RunLockedError:
+                queue.append((plan, number, True))
+                continue
+            except TransCFError as error:
+                outcome = error
+            except KeyboardInterrupt:
+                outcome = KeyboardInterrupt("interrupted here, and nothing after it was run.")
+            plan.outcomes[number] = outcome
+            found[plan] = plan.comparison()
+            if isinstance(outcome, KeyboardInterrupt):
+                break
+            on_result(plan.candidates[number].name, [found[one] for one in plans if one in found])
+    return [found[plan] for plan in plans if plan in found]

@@ -56,9 +56,6 @@ from transcf.protocols import full_ranking, protocol_named
 
 #: Called when a fit starts, with "fit" or "refit"; returns its options.
 StartFit: TypeAlias = Callable[[str], FitOptions]
-#: "trial": a run that chooses parameters on the validation part; "judged": a run that is evaluated
-#: by a protocol, for a table. Stored runs have these words.
-Kind: TypeAlias = Literal["trial", "judged"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class EvalConfig:
     beyond: bool = False  # whether to compute metrics beyond accuracy
     with_validation: bool = True  # models without epochs need another fit for its metric
     max_seconds: float | None = None  # `FitOptions.max_seconds` of every fit
+    check: Callable[[], None] | None = None  # `Validation.check`
 
     def __post_init__(self) -> None:
         if self.protocol is not None:  # by its present name
@@ -111,7 +109,9 @@ class EvalConfig:
 
     def validation(self, split: Split) -> Validation:
         """Return the validation that chooses epochs and parameters."""
-        return Validation.of(split, self.protocol, self.ties, self.k)
+        found = Validation.of(split, self.protocol, self.ties, self.k)
+        found.check = self.check
+        return found
 
     def evaluate(self, model: Recommender[Any], split: Split) -> Evaluation:
         """Evaluate a fitted model."""
@@ -137,7 +137,8 @@ class EvalConfig:
 class RunKey:
     """Everything that a result depends on; names of data and models are not part of it."""
 
-    kind: Kind
+    #: "trial": chooses parameters on the validation part; "judged": evaluated by a protocol.
+    kind: Literal["trial", "judged"]
     data: str  # digest of the training part of a trial, else of the whole split
     rules: Mapping[str, Any]  # metric, or protocol and options of `EvalConfig`
     model: str  # class
@@ -204,7 +205,6 @@ def fit_and_evaluate(
     *,
     start_fit: StartFit = lambda step: FitOptions(),
     dataset: str = "",
-    wait: bool = False,
 ) -> RunResult:
     """Fit a model on the training part, refit it if the protocol says so, and evaluate it once.
 
@@ -215,7 +215,7 @@ def fit_and_evaluate(
         The result; with an error if the training diverges.
 
     Raises:
-        RunLockedError: Another process is computing this run, and `wait` is false.
+        RunLockedError: Another process is computing this run.
         KeyboardInterrupt: A fit was interrupted.
 
     Example:
@@ -267,7 +267,7 @@ def fit_and_evaluate(
     if cache is None:
         return run()
     about = {"dataset": dataset, "model": canonical_name(model.name)}
-    return cache.get(RunKey.evaluated(model, split, config), run, about, wait=wait)
+    return cache.get(RunKey.evaluated(model, split, config), run, about)
 
 
 def fit_and_validate(
@@ -278,7 +278,6 @@ def fit_and_validate(
     *,
     start_fit: StartFit = lambda step: FitOptions(),
     dataset: str = "",
-    wait: bool = False,
     max_seconds: float | None = None,
 ) -> RunResult:
     """Fit a model on the training part, and evaluate it on the whole validation part.
@@ -300,9 +299,8 @@ def fit_and_validate(
     run = partial(_timed, model, compute, TransCFError)
     if cache is None:
         return run()
-    key = RunKey.trial(model, train, validation, max_seconds)
     about = {"dataset": dataset, "model": canonical_name(model.name)}
-    return cache.get(key, run, about, wait=wait)
+    return cache.get(RunKey.trial(model, train, validation, max_seconds), run, about)
 
 
 def open_for_use(

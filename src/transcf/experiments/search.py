@@ -99,6 +99,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         check_integer("trials", self.trials, 1)
+        check_integer("finalists", self.finalists, 0)
         check_word("sampler", self.sampler, SAMPLERS)
         if not isinstance(self.space, Mapping):
             check_word("space", self.space, SPACES)
@@ -136,12 +137,19 @@ def _all_spaces() -> dict[str, Space]:
 
 
 def _parse(space: Mapping[str, Any]) -> Space:
-    def values(listed: Any) -> list[Any] | Range:
-        if isinstance(listed, dict):
-            return Range(**{**listed, "points": tuple(listed["points"])})
-        return [None if value == "none" else value for value in listed]
-
-    return {name: values(listed) for name, listed in space.items()}
+    found: Space = {}
+    for name, values in space.items():
+        try:
+            if isinstance(values, Mapping):
+                found[name] = Range(**{**values, "points": tuple(values["points"])})
+            else:
+                found[name] = [None if value == "none" else value for value in values]
+        except (KeyError, TypeError) as error:
+            raise ParameterError(
+                f"The search space has {name} = {shown(values)}: give a list of values, or a table "
+                "with low, high, points and, if you like, log."
+            ) from error
+    return found
 
 
 def space_of(
@@ -166,6 +174,10 @@ def space_of(
     found: Space
     if isinstance(space, Mapping):
         found = _parse(space)
+        if unknown := sorted(found.keys() - rules.keys()):
+            raise ParameterError(
+                f"The search space has {unknown[0]!r}, which is no parameter of {kind.__name__}."
+            )
     elif space == "paper":
         found = {
             name: [value for value in _grid_values(values) if rules[name].allows(value)]
@@ -195,15 +207,6 @@ def grid_of(space: Space, seed: int | Sequence[int] | None = None) -> Iterator[d
 
 def _grid_values(values: list[Any] | Range) -> list[Any]:
     return list(values.points) if isinstance(values, Range) else values
-
-
-def settings_to_try(model: str, budget: Any, **options: Any) -> list[dict[str, Any]]:
-    """Return the settings that a budget allows; arguments as for `Search`."""
-    search = Search(model, budget, **options)
-    found: list[dict[str, Any]] = []
-    while len(found) < search.budget.trials and (setting := search.ask(found)) is not None:
-        found.append(setting)
-    return found
 
 
 # -- trials ------------------------------------------------------------------------------------
@@ -256,42 +259,40 @@ class Search:
         params = values_of(create(model, **{**(start or {}), **(fixed or {})}).settings)
         #: Values of the searched parameters in the trial with the defaults.
         self.usual = {name: params[name] for name in self.space}
-        self.history: list[Trial] = []  # finished trials, added by the caller
         self._seed = seed
-        self._others = grid_of(self.space, None if self.budget.sampler == "grid" else (seed, 0))
-        self._uses_tpe = self.budget.sampler == "tpe" and bool(self.space)
-        if self._uses_tpe:
+        if self.budget.sampler == "tpe":
             check_optuna("The sampler tpe")
 
-    def ask(self, running: Collection[Mapping[str, Any]] = ()) -> dict[str, Any] | None:
-        """Return a new setting, or None if the budget is spent or the space is exhausted.
+    def settings(self) -> Iterator[dict[str, Any]]:
+        """Yield the settings that the grid or random search tries, in order."""
+        yield {}
+        seed = None if self.budget.sampler == "grid" else (self._seed, 0)
+        yield from (one for one in grid_of(self.space, seed) if self.key(one) != self.key({}))
 
-        Settings of trials that are `running` are not proposed again.
+    def ask(
+        self, history: Sequence[Trial], running: Collection[Mapping[str, Any]] = ()
+    ) -> dict[str, Any] | None:
+        """Return a new setting after the trials of `history`, beside those that are `running`.
+
+        Returns None if the budget is spent or the space is exhausted.
         """
-        if len(self.history) >= self.budget.trials:
+        if len(history) >= self.budget.trials:
             return None
-        known = {self.key(one) for one in (*(trial.setting for trial in self.history), *running)}
-        if self.key({}) not in known:
-            return {}
-        for attempt in range(_ATTEMPTS) if self._uses_tpe else ():
-            setting = self._propose(running, attempt)
-            if self.key(setting) not in known:
-                return setting
-        return next((one for one in self._others if self.key(one) not in known), None)
+        known = {self.key(one) for one in (*(trial.setting for trial in history), *running)}
+        if self.budget.sampler == "tpe" and self.space and self.key({}) in known:
+            from transcf.experiments.trials import propose
+
+            for attempt in range(_ATTEMPTS):
+                seed = [self._seed, len(history) + len(running), attempt, 0]
+                drawn = int(np.random.SeedSequence(seed).generate_state(1)[0])
+                setting = propose(self, history, running, drawn)
+                if self.key(setting) not in known:
+                    return setting
+        return next((one for one in self.settings() if self.key(one) not in known), None)
 
     def key(self, setting: Mapping[str, Any]) -> str:
         """Identify a setting by the values of all searched parameters."""
         return json.dumps({**self.usual, **setting}, sort_keys=True)
-
-    def _propose(self, running: Collection[Mapping[str, Any]], attempt: int) -> dict[str, Any]:
-        from transcf.experiments.trials import propose
-
-        seed = [self._seed, len(self.history) + len(running), attempt, 0]
-        drawn = propose(self, running, int(np.random.SeedSequence(seed).generate_state(1)[0]))
-        return {
-            name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
-            for name, values in self.space.items()
-        }
 
 
 def check_optuna(what: str) -> None:

@@ -19,14 +19,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import warn
 
 from transcf.errors import DataError, DivergenceError, ParameterError, WriteError
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from transcf.experiments.results import RunResult
     from transcf.experiments.run import RunKey
+
+T = TypeVar("T")
 
 _FORMAT = 1
 _HEAD, _INDEX, _LOCKS = "run.json", "index.jsonl", "claims"
@@ -56,7 +58,30 @@ COLUMNS = (
 
 
 class RunLockedError(Exception):
-    """Another process is computing this run."""
+    """Another process is computing a run; `lock` is its lock file."""
+
+    def __init__(self, lock: Path) -> None:
+        super().__init__(f"Another process is computing the run of {lock}.")
+        self.lock = lock
+
+    def wait(self) -> None:
+        """Wait until the other process has computed the run, or has ended."""
+        with stop_request() as request:
+            while not request.asked:
+                with suppress(RunLockedError):
+                    _release(_acquire(self.lock))
+                    return
+                time.sleep(POLL_SECONDS)
+        raise KeyboardInterrupt
+
+
+def wait_for_others(work: Callable[[], T]) -> T:
+    """Call `work`, and again after each run that another process was computing."""
+    while True:
+        try:
+            return work()
+        except RunLockedError as locked:
+            locked.wait()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,21 +140,16 @@ class Store:
             return None
 
     def get(
-        self,
-        key: RunKey,
-        compute: Callable[[], RunResult],
-        about: Mapping[str, str],
-        *,
-        wait: bool,
+        self, key: RunKey, compute: Callable[[], RunResult], about: Mapping[str, str]
     ) -> RunResult:
         """Return the stored result of a run, or compute and store it.
 
         Errors are stored only if the training diverged, as it would again. Raises a
-        `RunLockedError` as `lock` does.
+        `RunLockedError` if another process is computing the run.
         """
         if (found := self.find(key)) is not None:
             return found
-        with self.lock(key, wait=wait):
+        with self.lock(key):
             if (found := self.find(key)) is not None:  # stored between the look-up and the lock
                 return found
             result = compute()
@@ -167,20 +187,36 @@ class Store:
 
     def write(self, key: RunKey, result: RunResult, about: Mapping[str, str]) -> None:
         """Store a result, replacing an entry of the same key; warn if it cannot be written."""
-        place = self.place(key.digest)
-        # A file name that is not Unicode has surrogates, which JSON cannot hold.
-        about = {name: text.encode(errors="replace").decode() for name, text in about.items()}
+        from transcf.data.atomic import atomic_write_dir
+        from transcf.data.json_text import to_json
+        from transcf.experiments.results import FILES, to_dict
+
+        place, sums = self.place(key.digest), {}
+        body: dict[str, Any] = {
+            "cell": key.to_dict(),
+            # A file name that is not Unicode has surrogates, which JSON cannot hold.
+            "about": {name: text.encode(errors="replace").decode() for name, text in about.items()},
+            "versions": {name: version(name) for name in _LIBRARIES if name in sys.modules},
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         try:
-            entry = _write_entry(place, key, result, about)
+            with atomic_write_dir(place) as folder:
+                for part, name in FILES.items():
+                    if (found := getattr(result, part)) is not None:
+                        found.per_user.write_parquet(folder / name)
+                        sums[name] = _checksum((folder / name).read_bytes())
+                text = to_json({**body, "result": to_dict(result), "files": sums})
+                head = {"format": _FORMAT, "key": key.digest, "sha256": _checksum(text.encode())}
+                (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
         except WriteError as problem:
             # Names the store instead of the entry, so that the same warning is shown once.
             reason = str(problem).replace(str(place), str(self.folder))
             warn(f"{reason} Results are not stored.", stacklevel=3)
             return
         with suppress(OSError):  # the index is made again from the entries
-            line = json.dumps(_index_row(entry, place)) + "\n"
+            row = _index_row(Entry(key=key.digest, result=result, **body), place)
             with (self.folder / _INDEX).open("a", encoding="utf-8") as index:
-                index.write(line)
+                index.write(json.dumps(row) + "\n")
 
     def remove(self, key: str) -> None:
         """Remove an entry: first its name, then its files."""
@@ -194,33 +230,14 @@ class Store:
         with suppress(OSError):
             place.parent.rmdir()  # if it is empty
 
-    @contextmanager
-    def lock(self, key: RunKey, *, wait: bool = False) -> Iterator[None]:
-        """Lock a run inside the block; the system unlocks it when the process ends.
+    def lock(self, key: RunKey) -> AbstractContextManager[object]:
+        """Lock a run for a block; the system unlocks it when the process ends.
 
-        Raises a `RunLockedError` if another process has locked it and not `wait`. If files cannot
-        be locked, two processes may compute the same run, with equal results.
+        Raises a `RunLockedError` if another process has locked it. If files cannot be locked, two
+        processes may compute the same run, with equal results.
         """
         path = self.folder / _LOCKS / f"{key.digest}.lock"
-        with ExitStack() as held:
-            with stop_request() as request:
-                while True:
-                    try:
-                        held.enter_context(temporary(partial(_acquire, path), _release))
-                        break
-                    except RunLockedError:
-                        if not wait:
-                            raise
-                        if request.asked:
-                            raise KeyboardInterrupt from None
-                        time.sleep(POLL_SECONDS)
-            yield
-
-    def remove_free_locks(self) -> None:
-        """Remove the lock files that killed processes left."""
-        for path in (self.folder / _LOCKS).glob("*.lock"):
-            with suppress(RunLockedError):
-                _release(_acquire(path))
+        return temporary(partial(_acquire, path), _release)
 
     def all_keys(self) -> list[str]:
         """Return the keys of all entries, sorted."""
@@ -283,29 +300,6 @@ def default_folder() -> Path:
     return Path(named) if named else user_cache() / "runs"
 
 
-def _write_entry(place: Path, key: RunKey, result: RunResult, about: dict[str, str]) -> Entry:
-    from transcf.data.atomic import atomic_write_dir
-    from transcf.data.json_text import to_json
-    from transcf.experiments.results import FILES, to_dict
-
-    with atomic_write_dir(place) as folder:
-        sums = {}
-        for part, name in FILES.items():
-            if (found := getattr(result, part)) is not None:
-                found.per_user.write_parquet(folder / name)
-                sums[name] = _checksum((folder / name).read_bytes())
-        body: dict[str, Any] = {
-            "cell": key.to_dict(),
-            "about": about,
-            "versions": {name: _version(name) for name in _LIBRARIES if name in sys.modules},
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        text = to_json({**body, "result": to_dict(result), "files": sums})
-        head = {"format": _FORMAT, "key": key.digest, "sha256": _checksum(text.encode())}
-        (folder / _HEAD).write_text(to_json({**head, "run": json.loads(text)}) + "\n")
-    return Entry(key=key.digest, result=result, **body)
-
-
 def _acquire(path: Path) -> BaseFileLock | None:
     """Lock a file; None if the file system is full or has no locks."""
     from filelock import FileLock, Timeout
@@ -314,7 +308,7 @@ def _acquire(path: Path) -> BaseFileLock | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(path, fallback_to_soft=False).acquire(timeout=0).lock
     except Timeout:
-        raise RunLockedError from None
+        raise RunLockedError(path) from None
     except OSError as error:
         if error.errno not in _NO_LOCK:
             raise
@@ -367,11 +361,6 @@ def _body(text: str) -> str:
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-@cache
-def _version(library: str) -> str:
-    return version(library)  # reads a file
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from importlib.resources import files
@@ -26,8 +26,8 @@ from transcf.experiments.experiment import (
     Candidate,
     Experiment,
     OnProgress,
+    OnResult,
     TablePlan,
-    Track,
     run_tables,
 )
 from transcf.experiments.results import Comparison
@@ -149,13 +149,18 @@ class Study:
     def __post_init__(self) -> None:
         Budget.of(self.budget)
         self.config(self.protocol)
-        for protocol in {protocol for dataset in self.datasets for protocol in self.by(dataset)}:
-            for name in self._names:
-                self.config(protocol).check_metric(name)
         if self.seeds < 1:
             raise ParameterError(f"The study has seeds = {self.seeds!r}: give a number from 1 on.")
-        if not self.datasets or not self.models:
-            raise ParameterError("The study needs at least one dataset and one model.")
+        if not self.datasets or not self.models or not self.metrics:
+            raise ParameterError("The study needs at least one dataset, one model and one metric.")
+        for dataset, protocol in self.tables():
+            for name in self._names:
+                self.config(protocol).check_metric(name)
+            titles = [plan.title for plan in self.under(protocol, dataset)]
+            if repeated := [title for title in titles if titles.count(title) > 1]:
+                raise ParameterError(
+                    f"The study has several models {repeated[0]!r} in one table: give each a label."
+                )
         for plan in self.models:
             if plan.times and not (plan.budget or self.budget):
                 raise ParameterError(
@@ -170,10 +175,6 @@ class Study:
         beyond = any(map(is_beyond, self._names))
         return EvalConfig(protocol, subset=self.subset, k=k, beyond=beyond, max_seconds=max_seconds)
 
-    def by(self, dataset: DatasetPlan) -> list[str]:
-        """Return the protocols of a dataset."""
-        return dataset.protocols or [self.protocol]
-
     def under(self, protocol: str, dataset: DatasetPlan) -> list[ModelPlan]:
         """Return the models in the table of a protocol and a dataset."""
         return [
@@ -185,8 +186,12 @@ class Study:
 
     def tables(self) -> list[tuple[DatasetPlan, str]]:
         """Return the dataset and the protocol of each table that has models."""
-        both = [(dataset, protocol) for dataset in self.datasets for protocol in self.by(dataset)]
-        return [(dataset, protocol) for dataset, protocol in both if self.under(protocol, dataset)]
+        return [
+            (dataset, protocol)
+            for dataset in self.datasets
+            for protocol in dataset.protocols or [self.protocol]
+            if self.under(protocol, dataset)
+        ]
 
     def published(self, dataset: str, protocol: str | None = None) -> dict[str, dict[str, float]]:
         """Return the published figures of a dataset, by the names of lines in its table.
@@ -288,6 +293,7 @@ def _plan(kind: str, entry: Any, plan: type[T]) -> T:
 _KINDS: dict[Any, str] = {
     str: "give text",
     int: "give a number from 1 on",
+    float: "give a number",
     bool: "write true or false",
     list: "give a list",
     tuple: "give a list",
@@ -309,7 +315,8 @@ def _check_keys(what: str, content: dict[str, Any], plan: type) -> None:
             raise ParameterError(f"{what} has {name!r}, which is none of {names}; {form}.")
         hint = hints[name]
         kind = get_args(hint)[0] if isinstance(hint, UnionType) else get_origin(hint) or hint
-        if kind in _KINDS and type(value) is not (list if kind is tuple else kind):
+        allowed = {tuple: (list,), float: (int, float)}.get(kind, (kind,))
+        if kind in _KINDS and type(value) not in allowed:
             raise ParameterError(f"{what} has {name} = {value!r}: {_KINDS[kind]}.")
 
 
@@ -362,9 +369,8 @@ def load_study(name: str | Path) -> Study:
 def run_study(
     study: Study,
     on_progress: OnProgress = lambda text: None,
-    track: Track = iter,
     store: Store | None = None,
-    on_result: Callable[[list[Comparison]], None] = lambda found: None,
+    on_result: OnResult = lambda name, tables: None,
 ) -> list[Comparison]:
     """Run a study: a table for each dataset and protocol, in order.
 
@@ -390,7 +396,7 @@ def run_study(
         metric = study.paired_tests or study.metrics[0]
         return TablePlan(dataset.name, candidates, open_experiment, metric, about)
 
-    return run_tables([table(*each) for each in study.tables()], track, on_result)
+    return run_tables([table(*each) for each in study.tables()], on_result)
 
 
 def _split(dataset: DatasetPlan, protocol: str) -> Split:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -43,21 +43,28 @@ _STATES = {
 
 
 def propose(
-    search: Search, running: Collection[Mapping[str, Any]], random_state: int
+    search: Search,
+    history: Sequence[Trial],
+    running: Collection[Mapping[str, Any]],
+    random_state: int,
 ) -> dict[str, Any]:
-    """Return values of all searched parameters, drawn by Optuna's `TPESampler`.
+    """Return values of all searched parameters, drawn by Optuna's `TPESampler` and rounded.
 
     Its study is made for each proposal, which takes a few hundredths of a second for a hundred
     trials, so that proposals can be replayed from the trials.
     """
     whole = _distributions(search.space)
-    trials = [_to_frozen(trial, search.usual, whole) for trial in search.history]
+    trials = [_finished(trial, search.usual, whole) for trial in history]
     # RUNNING trials count as bad ones (constant liar), which keeps parallel proposals apart.
     trials += [_freeze({**search.usual, **one}, whole, TrialState.RUNNING) for one in running]
     # A trial that lacks a parameter would exclude that parameter from the joint estimate.
     trials = [trial for trial in trials if len(trial.params) == len(whole)]
     study = _memory_study(trials, sampler=optuna.samplers.TPESampler(seed=random_state))
-    return study.ask(whole).params
+    drawn = study.ask(whole).params
+    return {
+        name: values.round(drawn[name]) if isinstance(values, Range) else drawn[name]
+        for name, values in search.space.items()
+    }
 
 
 def _memory_study(trials: Iterable[FrozenTrial], **options: Any) -> optuna.Study:
@@ -81,7 +88,7 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
-def _to_frozen(
+def _finished(
     trial: Trial, usual: Mapping[str, Any], whole: Mapping[str, kinds.BaseDistribution]
 ) -> FrozenTrial:
     figure = None if trial.state == "failed" else trial.figure
@@ -138,7 +145,7 @@ def write_plots(
     from optuna.visualization import matplotlib as plots
 
     whole = _distributions(space, usual)
-    study = _memory_study([_to_frozen(trial, usual, whole) for trial in trials])
+    study = _memory_study([_finished(trial, usual, whole) for trial in trials])
     written = []
     with _quiet(), plt.rc_context({"svg.fonttype": "none"}):
         axes = {"history": plots.plot_optimization_history(study)}
@@ -157,21 +164,18 @@ def write_plots(
 class TrialStudy:
     """Trials of one search, shared by all processes that open the same database.
 
-    `search` proposes settings, and has all finished trials in its history; `about` is everything
-    that results depend on; without `storage` trials are kept in memory; `on_trial` is called when
-    there are more finished trials.
+    `search` proposes settings; `about` is everything that results depend on; without `storage`
+    trials are kept in memory.
+
+    Attributes:
+        history: Finished trials of all processes.
     """
 
     def __init__(
-        self,
-        search: Search,
-        about: Mapping[str, Any],
-        storage: str | None,
-        name: str | None,
-        on_trial: Callable[[], None],
+        self, search: Search, about: Mapping[str, Any], storage: str | None, name: str | None
     ) -> None:
+        self.history: list[Trial] = []
         self._search = search
-        self._distributions = _distributions(search.space, search.usual)
         self._running: dict[int, optuna.Trial] = {}
         try:
             with _quiet(), needs_extra(f"The database {storage}", "tune"):
@@ -195,9 +199,7 @@ class TrialStudy:
                 f"{storage} has a study {name!r} with another {' and '.join(other)}: name another "
                 "study, or another database."
             )
-        self._on_trial: Callable[[], None] = lambda: None
         self._update()
-        self._on_trial = on_trial
 
     def start(self) -> tuple[int, dict[str, Any]] | None:
         """Start a trial with a queued setting, or else with a new one.
@@ -208,11 +210,11 @@ class TrialStudy:
             while True:
                 fail_stale_trials(self._study)
                 unfinished = self._update()
-                done = len(self._search.history)
-                if done + len(self._running) >= self._search.budget.trials:
+                if len(self.history) + len(self._running) >= self._search.budget.trials:
                     return None
                 if not any(one.state == TrialState.WAITING for one in unfinished):
-                    setting = self._search.ask([one.user_attrs[_SETTING] for one in unfinished])
+                    asked = [one.user_attrs[_SETTING] for one in unfinished]
+                    setting = self._search.ask(self.history, asked)
                     if setting is None and (self._running or not unfinished):
                         return None
                     if setting is None:
@@ -259,14 +261,13 @@ class TrialStudy:
                 self._queue(trial.user_attrs[_SETTING])
 
     def _update(self) -> list[FrozenTrial]:
-        """Tell the search about finished trials of all processes; return the unfinished ones."""
-        trials, history = self._trials(), self._search.history
+        """Read the finished trials of all processes into `history`; return the unfinished ones."""
+        trials = self._trials()
         done = [one for one in trials if one.state.is_finished() and _RESULT in one.user_attrs]
-        if len(done) > len(history):
+        if len(done) > len(self.history):
             done.sort(key=lambda one: (one.datetime_complete, one.number))
             results = [one.user_attrs[_RESULT] for one in done]
-            history[:] = [Trial(**{**one, "curve": dict(one["curve"])}) for one in results]
-            self._on_trial()
+            self.history[:] = [Trial(**{**one, "curve": dict(one["curve"])}) for one in results]
         return [one for one in trials if not one.state.is_finished()]
 
     def _trials(self) -> list[FrozenTrial]:
@@ -278,20 +279,21 @@ class TrialStudy:
             if self._database is not None:
                 self._database.record_heartbeat(trial._trial_id)
 
-    def _queue(self, setting: Mapping[str, Any]) -> None:
-        params, about = {**self._search.usual, **setting}, {_SETTING: dict(setting)}
-        queued = _freeze(params, self._distributions, TrialState.WAITING, user_attrs=about)
-        self._study.add_trial(queued)
+    def _queue(self, setting: dict[str, Any]) -> None:
+        usual, space = self._search.usual, self._search.space
+        params, whole = {**usual, **setting}, _distributions(space, usual)
+        self._study.add_trial(
+            _freeze(params, whole, TrialState.WAITING, user_attrs={_SETTING: setting})
+        )
 
     def _is_taken(self, number: int, setting: Mapping[str, Any]) -> bool:
         """Whether an earlier trial has the setting: two processes may ask at the same time."""
-        taken = [
-            self._search.key(one.user_attrs[_SETTING])
-            for one in self._trials()
-            if one.number < number
+        return any(
+            one.number < number
             and (one.state == TrialState.RUNNING or _RESULT in one.user_attrs)
-        ]
-        return self._search.key(setting) in taken
+            and self._search.key(one.user_attrs[_SETTING]) == self._search.key(setting)
+            for one in self._trials()
+        )
 
 
 def _open_database(storage: str) -> RDBStorage:

@@ -9,26 +9,28 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from transcf import __version__
-from transcf.data.split import Split
+from transcf.data.interactions import Interactions
 from transcf.data.splitters import split_log, usual_protocol
 from transcf.errors import MissingExtraError, ParameterError, TransCFError, check_integer, shown
 from transcf.evaluation import Validation
 from transcf.evaluation.validation import validation_metric
 from transcf.experiments.experiment import Candidate
+from transcf.experiments.results import RunResult
 from transcf.experiments.run import fit_and_validate
 from transcf.experiments.search import Budget, Config, Search, Space, State, Trial, check_optuna
-from transcf.experiments.store import POLL_SECONDS, Store
+from transcf.experiments.store import POLL_SECONDS, Store, wait_for_others
 from transcf.experiments.workers import WorkerCluster, Workers, process_workers
 from transcf.interrupts import StopRequest, stop_request
 from transcf.models.registry import current
@@ -203,25 +205,19 @@ class Objective:
     """The validation metric of a model for one setting."""
 
     candidate: Candidate  # with the parameters of all trials
-    split: Split = field(repr=False)  # its test part is not used
-    metric: str
-    protocol: str
+    train: Interactions
+    validation: Validation
     seed: int
     store: Store | None
     dataset: str  # name of the data in the cache
 
-    @cached_property
-    def validation(self) -> Validation:
-        """Evaluation on the validation part."""
-        return Validation.of(self.split, self.protocol, metric=self.metric)
-
-    def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial:
+    def run(self, setting: Mapping[str, Any], completed: Completed = None) -> Trial | TransCFError:
         """Fit and evaluate a setting, or take the result from the cache.
 
         A model with epochs is pruned if its best metric is below the median of `completed` trials
-        at the same epoch; None disables pruning. Invalid parameters and missing extras raise.
+        at the same epoch; None disables pruning. An invalid parameter or a missing extra, which
+        ends the search, is returned.
         """
-        model = self.candidate.make(self.seed, setting)
         curve: dict[int, float] = {}
 
         def on_epoch(epoch: Epoch[Any]) -> None:
@@ -231,17 +227,22 @@ class Objective:
             if _is_below_median(curve, completed or ()):
                 raise _PrunedError
 
-        options = FitOptions(progress=False, on_epoch=on_epoch if model._has_epochs() else None)
+        def fit() -> RunResult:
+            model = self.candidate.make(self.seed, setting)
+            options = FitOptions(progress=False, on_epoch=on_epoch if model._has_epochs() else None)
+            return fit_and_validate(
+                model, self.train, self.validation, self.store,
+                start_fit=lambda _: options, dataset=self.dataset,
+            )  # fmt: skip
+
         started = time.perf_counter()
         try:
-            result = fit_and_validate(
-                model, self.split.train, self.validation, self.store,
-                start_fit=lambda _: options, dataset=self.dataset, wait=True,
-            )  # fmt: skip
+            return Trial.of(setting, wait_for_others(fit))
         except _PrunedError:
             seconds = round(time.perf_counter() - started, 3)
             return Trial(setting, "pruned", max(curve.values()), seconds, curve=curve)
-        return Trial.of(setting, result)
+        except (ParameterError, MissingExtraError) as error:
+            return error
 
 
 class _PrunedError(Exception):
@@ -262,37 +263,20 @@ def _open_workers(
 ) -> Iterator[Workers]:
     """Yield the workers of a search; without any, trials run in this process."""
 
-    def run_here(setting: Mapping[str, Any], completed: Completed) -> Future[Any]:
+    def run_here(*trial: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        try:
-            future.set_result(objective.run(setting, completed))
-        except BaseException as error:  # KeyboardInterrupt included: the search handles it
-            future.set_exception(error)
+        future.set_result(objective.run(*trial))
         return future
 
     if cluster is None and jobs == 1:
         yield Workers(1, run_here)
         return
-    copy = replace(objective)  # without the validation data, which workers prepare themselves
-    threads = max(1, thread_count() // jobs)
     with (
-        cluster.open_workers(_run_or_refuse, copy)
-        if cluster is not None
-        else process_workers(jobs, threads, _run_or_refuse, copy)
+        process_workers(jobs, max(1, thread_count() // jobs), Objective.run, objective)
+        if cluster is None
+        else cluster.open_workers(Objective.run, objective)
     ) as workers:
         yield workers if workers.size else Workers(1, run_here)
-    if cluster is None and objective.store is not None:
-        objective.store.remove_free_locks()
-
-
-def _run_or_refuse(
-    objective: Objective, setting: Mapping[str, Any], completed: Completed
-) -> Trial | str:
-    """Run a trial in a worker; return the message of an error that ends the search."""
-    try:
-        return objective.run(setting, completed)
-    except (ParameterError, MissingExtraError) as error:
-        return str(error)
 
 
 def tune(
@@ -367,16 +351,16 @@ def tune(
     if cluster is not None and jobs > 1:
         raise ParameterError(f"jobs={jobs} and cluster contradict each other: give one of them.")
     budget = Budget(trials, sampler, space)
-    model, start = current(model, dict(start or {}))
-    model, params = current(model, dict(params or {}))
+    model, start = current(model, _plain(start or {}))
+    model, params = current(model, _plain(params or {}))
     fixed, metric = {**start, **params}, metric or validation_metric(protocol)
     split = split_log(data, protocol, seed=seed)
     candidate = Candidate(model, model, fixed).checked()
     protocol = protocol or usual_protocol(split)
     kept = None if store is None else Store(store)
     name = dataset or (str(data) if isinstance(data, str | Path) else "data")
-    objective = Objective(candidate, split, metric, protocol, seed, kept, name)
-    _ = objective.validation  # an unknown metric is an error before any fit
+    validation = Validation.of(split, protocol, metric=metric)
+    objective = Objective(candidate, split.train, validation, seed, kept, name)
     timed = split.train.timestamps is not None
     search = Search(model, budget, fixed=params, start=start, seed=seed, timed=timed)
     # All that results depend on, but the number of trials and the sampler.
@@ -394,13 +378,12 @@ def tune(
     if storage is not None and study is None:
         text = json.dumps(about, sort_keys=True)
         study = f"{model}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+    recorded = TrialStudy(search, about, None if storage is None else str(storage), study)
     known = Tuning(
-        model, fixed, metric, search.history, search.space, search.usual, sampler, study or "",
+        model, fixed, metric, recorded.history, search.space, search.usual, sampler, study or "",
         str(storage or ""),
     )  # fmt: skip
     report = partial(on_trial or (lambda known: None), known)
-    recorded = TrialStudy(search, about, None if storage is None else str(storage), study, report)
-    report()
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
     is_pruned = prune and candidate.make(seed)._has_epochs()
     interrupted = False
@@ -410,27 +393,42 @@ def tune(
             recorded.running(),
             _open_workers(objective, jobs, cluster) as workers,
         ):
-            _run(recorded, workers, search, is_pruned, end, stop)
+            _run(recorded, workers, report, is_pruned, end, stop)
     except KeyboardInterrupt:
         interrupted = True
-    return replace(known, trials=tuple(search.history), is_interrupted=interrupted)
+    return replace(known, trials=tuple(recorded.history), is_interrupted=interrupted)
+
+
+def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters without numbers of NumPy, which JSON cannot hold."""
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in params.items()
+    }
 
 
 def _run(
-    study: TrialStudy, workers: Workers, search: Search, prune: bool, end: float, stop: StopRequest
+    study: TrialStudy,
+    workers: Workers,
+    report: Callable[[], None],
+    prune: bool,
+    end: float,
+    stop: StopRequest,
 ) -> None:
     """Keep the workers busy until no trial is left or the time is over."""
     running: dict[Future[Any], tuple[int, dict[str, Any]]] = {}
-    has_more = True
-    while True:
-        if stop.asked:
-            raise KeyboardInterrupt
-        while has_more and len(running) < workers.size and time.monotonic() < end:
+    reported, has_more = -1, True
+    while not stop.asked:
+        if len(study.history) > reported:
+            reported = len(study.history)
+            report()
+        if has_more and len(running) < workers.size and time.monotonic() < end:
             if (started := study.start()) is None:
                 has_more = False
-                break
-            complete = [trial for trial in search.history if trial.state == "complete"]
+                continue
+            complete = [trial for trial in study.history if trial.state == "complete"]
             running[workers.submit(started[1], complete if prune else None)] = started
+            continue
         if not running:
             return
         # A wait without a timeout can miss Ctrl-C.
@@ -442,6 +440,7 @@ def _run(
             except workers.lost:
                 reason = "its process was killed: it may have run out of memory."
                 result = Trial(setting, "failed", reason=reason)
-            if isinstance(result, str):
-                raise ParameterError(result)
+            if isinstance(result, TransCFError):
+                raise result
             study.finish(number, result)
+    raise KeyboardInterrupt

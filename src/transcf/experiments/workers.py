@@ -70,7 +70,6 @@ def shared_work(
         if cluster is not None:
             workers = opened.enter_context(cluster.open_workers(_work_quietly, work))
         else:
-            opened.callback(store.remove_free_locks)
             threads = max(1, thread_count() // jobs)
             opened.enter_context(use_threads(threads))
             processes = process_workers(jobs - 1, threads, _work_quietly, work)
