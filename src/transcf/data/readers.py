@@ -293,9 +293,6 @@ def _with_categories(log: Interactions, source: TableSource) -> Interactions:
     items = log.items
     frame, places = _read_side(source, ("item", "category"), items)
     ids = validate.checked_ids(frame["item"], places["item"])
-    if source.is_text and not items.is_text and ids.dtype == pl.String:
-        numbers = plain_integers(ids)
-        ids = ids if numbers.null_count() else numbers
     table = validate.to_categories(ids, frame["category"], places["category"])
     if not len(table):
         raise DataError(

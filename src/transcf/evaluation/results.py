@@ -269,24 +269,11 @@ def resampled_means(values: Floats, resamples: int, seed: int = 0) -> Floats:
 
 
 def _wilcoxon(differences: Floats) -> float:
-    """Two-sided signed-rank test; users without a difference do not take part.
+    """Two-sided signed-rank test; users without a difference do not take part."""
+    from scipy.stats import wilcoxon  # imported here: it takes most of a second
 
-    For more than 50 users this is scipy's normal approximation without the import of `scipy.stats`,
-    which takes most of a second.
-    """
     apart = differences[differences != 0]
-    n = len(apart)
-    if n <= 50:
-        from scipy.stats import wilcoxon
-
-        return float(wilcoxon(apart).pvalue) if n else 1.0
-    from scipy.special import ndtr
-
-    _, places, counts = np.unique(np.abs(apart), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]  # equal ones share their mean rank
-    variance = n * (n + 1) * (2 * n + 1) / 24 - (counts**3 - counts).sum() / 48
-    z = (ranks[apart > 0].sum() - n * (n + 1) / 4) / np.sqrt(variance)
-    return float(2 * ndtr(-abs(z)))
+    return float(wilcoxon(apart).pvalue) if len(apart) else 1.0
 
 
 def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidence: float) -> None:
