@@ -14,7 +14,7 @@ import polars as pl
 
 from transcf.errors import DataError, check_word, shown
 
-Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
+Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category"]
 Roles: TypeAlias = dict[Role, str]
 #: A column as callers give it: its name, its number from 1, or None to find it.
 Column: TypeAlias = str | int | None
@@ -34,7 +34,6 @@ _USUAL: Mapping[Role, str] = {
     "timestamp": "timestamp time date datetime ts unixtime unixtimestamp unixreviewtime createdat "
     "eventtime",
     "category": "category categories categoryid genre genres",
-    "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
 }
 #: Names that are looked for where no column has one of those.
 _LESS_USUAL: Mapping[Role, str] = {

@@ -95,6 +95,8 @@ _REPORT = {
     "fitted_on?": str,
     "events_after?": int,
 }
+#: Options of reading; "links" was one in earlier versions, and is ignored.
+_READING = {*Reading.__annotations__, "links"}
 _CONTENT = {
     "library": str,
     "class": str,
@@ -219,6 +221,7 @@ def _read_about(path: Path) -> About:
         raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
     if (wrong := _wrong_part(about)) is not None:
         raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
+    about["report"].get("reading", {}).pop("links", None)
     return about
 
 
@@ -236,7 +239,7 @@ def _wrong_part(about: About) -> str | None:
         return "additions"
     if about["best_epoch"] is not None and about["best_epoch"] < 1:
         return "best_epoch"
-    others = about["report"].get("reading", {}).keys() - Reading.__annotations__.keys()
+    others = about["report"].get("reading", {}).keys() - _READING
     return f"report.reading.{min(others)}" if others else None
 
 
