@@ -20,7 +20,7 @@ from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
 from transcf.data.interactions import Interactions
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.tables import TableSource, pairs_source, table_source
-from transcf.data.validate import ROLES, Column, RatingRule, Role, Roles, find_columns
+from transcf.data.validate import ROLES, Column, Role, Roles, find_columns
 from transcf.errors import DataError, ParameterError, shown
 from transcf.parallel import check_unforked
 
@@ -40,7 +40,6 @@ class Reading(TypedDict, total=False):
     rating: Column
     timestamp: Column
     category: Column
-    ratings: RatingRule
     min_rating: float | None
     filter: str
     categories: Any
@@ -57,7 +56,6 @@ def read_interactions(
     rating: Column = None,
     timestamp: Column = None,
     category: Column = None,
-    ratings: RatingRule = "any",
     min_rating: float | None = None,
     filter: str = "none",
     categories: Any = None,
@@ -93,8 +91,6 @@ def read_interactions(
         rating: Column of ratings; optional.
         timestamp: Column of times; optional.
         category: Column of item categories; optional.
-        ratings: What ratings have to be: "any" (finite or missing), "present" (none missing or
-            NaN) or "nonnegative" (present, and none below zero).
         min_rating: The lowest rating of events that stay; see `filter_min_rating`. None leaves
             out ratings of 0 and below, `-inf` nothing.
         filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
@@ -128,7 +124,7 @@ def read_interactions(
     if (dataset := _read_dataset(source)) is not None:
         more: dict[str, Any] = {"categories": categories, "separator": separator}
         given = [name for name, value in (*columns.items(), *more.items()) if value is not None]
-        usual = {"ratings": ratings == "any", "header": header, "encoding": encoding == "utf-8"}
+        usual = {"header": header, "encoding": encoding == "utf-8"}
         given += [name for name, is_usual in usual.items() if not is_usual]
         if given:
             raise ParameterError(
@@ -145,7 +141,7 @@ def read_interactions(
         )
     if dialect != Dialect() and not _are_files(source):
         raise ParameterError("header, separator and encoding can only be given for files of text.")
-    log = read_source(_open(source, dialect), columns, ratings)
+    log = read_source(_open(source, dialect), columns)
     if categories is not None:
         log = _with_categories(log, _open(categories, dialect))
     return filtered(filter_min_rating(log, min_rating), filter)
@@ -194,15 +190,10 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     return columns[0].alias("user_id"), columns[1].alias("item_id")
 
 
-def read_source(
-    source: TableSource,
-    columns: Mapping[Role, Column],
-    rule: RatingRule = "any",
-) -> Interactions:
+def read_source(source: TableSource, columns: Mapping[Role, Column]) -> Interactions:
     """Read all events of an opened source."""
     check_unforked("read a log")
     roles = find_columns(source.columns, columns, source.label, ROLES, has_header=source.has_header)
-    validate.check_rule(rule, roles, source.label)
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
@@ -210,7 +201,7 @@ def read_source(
     counts = {"rows": len(frame)}
     places = {role: source.place(column) for role, column in roles.items()}
     item_ids = items.ids(item_rows) if "category" in roles else items.series
-    values = validate.checked_values(frame, places, rule, item_ids)
+    values = validate.checked_values(frame, places, item_ids)
     if missing := int(np.isnan(values.get("ratings", 0)).sum()):
         counts["without_rating"] = missing
     report = with_unused_columns(Report().then("read", **counts), source.columns, roles)

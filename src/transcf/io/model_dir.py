@@ -95,8 +95,6 @@ _REPORT = {
     "fitted_on?": str,
     "events_after?": int,
 }
-#: Options of reading; "links" was one in earlier versions, and is ignored.
-_READING = {*Reading.__annotations__, "links"}
 _CONTENT = {
     "library": str,
     "class": str,
@@ -221,7 +219,10 @@ def _read_about(path: Path) -> About:
         raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
     if (wrong := _wrong_part(about)) is not None:
         raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
-    about["report"].get("reading", {}).pop("links", None)
+    if "reading" in about["report"]:  # without options that only earlier versions had
+        reading = about["report"]["reading"]
+        known = [name for name in Reading.__annotations__ if name in reading]
+        about["report"]["reading"] = {name: reading[name] for name in known}
     return about
 
 
@@ -239,8 +240,7 @@ def _wrong_part(about: About) -> str | None:
         return "additions"
     if about["best_epoch"] is not None and about["best_epoch"] < 1:
         return "best_epoch"
-    others = about["report"].get("reading", {}).keys() - _READING
-    return f"report.reading.{min(others)}" if others else None
+    return None
 
 
 def _content(path: Path, entry: dict[str, Any], mapped: bool | None) -> tensors.Bytes:
