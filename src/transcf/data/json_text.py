@@ -14,10 +14,9 @@ _DEEPEST = 50
 _LARGEST = 2**63 - 1
 
 
-def to_json(value: Any, *, compact: bool = False) -> str:
+def to_json(value: Any) -> str:
     """Return mappings, sequences, texts and numbers as ASCII JSON; NaN and infinity become null."""
-    layout: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
-    return json.dumps(_jsonable(value), **layout)
+    return json.dumps(_jsonable(value), indent=2)
 
 
 def _jsonable(value: Any) -> Any:

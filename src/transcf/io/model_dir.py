@@ -71,8 +71,6 @@ NAME = "model.json"
 _FORMAT, VERSION = "transcf-model", 3
 #: The oldest format that is read; models of it may have other names, see `models.aliases`.
 _OLDEST = 2
-#: A larger description is not read.
-_LARGEST_TEXT = 64 * 2**20
 _CARD = "README.md"
 _TENSORS = "model.safetensors"
 _USERS, _ITEMS, _SEEN = "users.parquet", "items.parquet", "seen.parquet"
@@ -199,8 +197,6 @@ def _read_about(path: Path) -> About:
     if not path.is_file():
         raise ModelFileError(f"{folder} is not a saved model: it has no {NAME}.")
     try:
-        if path.stat().st_size > _LARGEST_TEXT:
-            raise ValueError("too large")
         about = from_json(path.read_bytes())
         if not isinstance(about, dict) or about.get("format") != _FORMAT:
             raise ModelFileError(f"{path} does not describe a model of this library.")

@@ -96,7 +96,7 @@ def table_log(frame: pl.DataFrame) -> Interactions:
 def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
     """Add the rows of a table `item_id, category` whose items are in the log."""
     known = table.filter(pl.Series(log.items.rows_of_column(table["item_id"]) >= 0))
-    return log.with_categories(known.unique().sort("item_id", "category"))
+    return log.with_categories(known)
 
 
 def read_published(folder: Path, name: str, forms: Sequence[Mapping[str, Any]]) -> Interactions:
