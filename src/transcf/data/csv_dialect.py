@@ -99,14 +99,13 @@ class _Text:
 
     def __init__(self, path: Path, content: Content, dialect: Dialect) -> None:
         """Find the separator and the names of the columns."""
-        has_bom = start_of(content).startswith(_BOM)
         start = start_of(content).removeprefix(_BOM)
         if b"\r" in start and b"\n" not in start:  # line ends of old Macs
             content, start = all_bytes(content).replace(b"\r", b"\n"), start.replace(b"\r", b"\n")
         blank = len(_BLANK_LINES.match(start)[0])  # type: ignore[index]  # it matches nothing, too
         first = _first_line(start[blank:])
         separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
-        if blank or (has_bom and not dialect.header):
+        if blank:
             content = all_bytes(content).removeprefix(_BOM)[blank:]
         if len(separator.encode()) > 1:
             content = all_bytes(content)
