@@ -250,7 +250,7 @@ def answers(log: Any, folder: Path) -> Found:
 
 
 def logs() -> dict[str, Any]:
-    """Return small logs: with times, links and categories; real ones; one with many items."""
+    """Return small logs: with times and categories; real ones; one with many items."""
     found = {"synthetic": transcf.synthesize(users=300, items=150, interactions=6000, seed=3)}
     try:
         found["delicious"] = transcf.open_split("delicious", PROTOCOLS["paper"][0]).train
@@ -329,7 +329,7 @@ def run_all(only: str) -> tuple[dict[str, str], set[str]]:
 
 
 def run(job: Callable[[Path], Found], threads: int) -> dict[str, str]:
-    """Run a job with a number of threads; nothing where a log has no links or categories."""
+    """Run a job with a number of threads; nothing where a log has no categories."""
     with (
         transcf.use_threads(threads),
         warnings.catch_warnings(),

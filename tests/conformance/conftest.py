@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from transcf.data.ids import Id, IdMap
-from transcf.data.interactions import Interactions, mutual_links
+from transcf.data.interactions import Interactions
 
 Pairs = Iterable[tuple[Id, Id]]
 
@@ -23,8 +23,8 @@ def build(pairs: Pairs) -> Interactions:
 
 
 def with_side(log: Interactions) -> Interactions:
-    """Link every user to the next but one, and give each item one or two of five categories."""
-    users, items = np.arange(log.n_users), np.arange(log.n_items)
+    """Give each item one or two of five categories."""
+    items = np.arange(log.n_items)
     shelves = np.concatenate([items // 7 % 5, items[::3] % 5])
     table = pl.DataFrame(
         {
@@ -32,8 +32,7 @@ def with_side(log: Interactions) -> Interactions:
             "category": pl.Series(shelves).cast(pl.String),
         }
     )
-    links = mutual_links(log.users, users, np.roll(users, 2))
-    return log.with_links(links).with_categories(table.unique().sort("item_id", "category"))
+    return log.with_categories(table.unique().sort("item_id", "category"))
 
 
 def _with_idle_ids() -> Interactions:

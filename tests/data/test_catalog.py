@@ -244,8 +244,6 @@ def test_columns_are_for_files(tmp_path):
     named = {"user": "who", "item": "what"}
     assert open_data(path, **named).to_frame().rows() == [(1, 2), (1, 4), (1, 6)]
     assert len(open_split(path, **named).train) == 1
-    with pytest.raises(DataError, match="is -3, a negative rating"):
-        open_split(path, **named, rating="n", ratings="nonnegative")
     for spec in ("synthetic", "tradesy", open_split(path, **named).save(tmp_path / "split")):
         with pytest.raises(ParameterError, match=r"is no file: .*\(user, item\) can only"):
             open_split(spec, "paper", **named)

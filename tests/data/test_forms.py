@@ -240,9 +240,6 @@ def test_names_of_pandas_columns():
 
 def test_ratings_that_have_to_be_there():
     frame = pl.DataFrame({"user": [1], "item": [1]})
-    assert "has no ratings, but they have to be present" in sentence(
-        read_interactions, frame, ratings="present"
-    )
     assert "min_rating=3 cannot be met" in sentence(read_interactions, frame, min_rating=3)
 
 

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from transcf.data import pair_columns, read_interactions
-from transcf.errors import DataError, ParameterError
+from transcf.errors import DataError
 
 FRAME = pl.DataFrame(
     {
@@ -286,30 +286,12 @@ def test_bad_arguments():
         read_interactions(FRAME, user="userId", item="userId")
     with pytest.raises(DataError, match=r"Data of type dict is no event log: .*`read_interact"):
         read_interactions({"user": [1]})
-    with pytest.raises(ParameterError, match="ratings='positive'"):
-        read_interactions(FRAME, ratings="positive")
 
 
 def test_mixed_objects_in_pandas():
     frame = pd.DataFrame({"user": pd.Series(["a", 1], dtype=object), "item": [1, 2]})
     with pytest.raises(DataError, match=r"'user' mixes int and str \(row 2 is 1\)"):
         read_interactions(frame)
-
-
-@pytest.mark.parametrize(
-    ("ratings", "rule", "message"),
-    [
-        ([1.0, float("nan")], "present", "row 2 .* has no rating"),
-        ([1.0, None], "present", "row 2 .* has no rating"),
-        ([-1.0, 2.0], "nonnegative", "row 1 .* is -1, a negative rating"),
-        ([1.0, float("nan")], "nonnegative", "row 2 .* has no rating"),
-    ],
-)
-def test_ratings_are_checked_where_asked_for(ratings, rule, message):
-    frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": ratings})
-    assert len(read_interactions(frame, min_rating=float("-inf"))) == 2
-    with pytest.raises(DataError, match=message):
-        read_interactions(frame, ratings=rule)
 
 
 def test_pairs(tmp_path):

@@ -123,7 +123,6 @@ READING = st.fixed_dictionaries(
         "rating": st.sampled_from([None, "rating", 3, "user"]),
         "timestamp": st.sampled_from([None, "nothing", 2**64]),
         "category": st.sampled_from([None, "item", "c"]),
-        "ratings": st.sampled_from(["any", "present", "nonnegative", "", None, 1]),
         "min_rating": st.sampled_from([None, 0, "3", float("nan"), True, 2**2000, 1j, [1]]),
         "header": st.sampled_from([True, False, "no", None, 1]),
         "separator": st.sampled_from([None, ",", "", "\n", '"', 5, "\ud800"]),

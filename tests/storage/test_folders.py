@@ -181,6 +181,12 @@ def test_a_forged_description_is_refused(folder: Path, forgery: str) -> None:
         transcf.load(folder)
 
 
+def test_options_of_reading_of_earlier_versions_are_left_out(folder: Path) -> None:
+    reading = {"user": "who", "ratings": "any", "links": "friends.csv"}
+    rewrite(folder, lambda about: about["report"].update(reading=reading))
+    assert transcf.load(folder).report_["reading"] == {"user": "who"}
+
+
 def test_forged_files_are_refused(folder: Path, tmp_path: Path) -> None:
     def swap(name: str, table: pl.DataFrame, expected: str) -> None:
         original = (folder / name).read_bytes()

@@ -151,7 +151,7 @@ def synthesize(
     else:
         with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
-    facts = {"file": str(out), "seed": seed, **facts_of(replace(log, categories=None, links=None))}
+    facts = {"file": str(out), "seed": seed, **facts_of(replace(log, categories=None))}
     output.print_facts(f"Wrote {out}", facts, as_json)
 
 

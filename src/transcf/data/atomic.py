@@ -158,20 +158,13 @@ def _lock(folder: Path) -> int:
 
 def _make(target: Path) -> tuple[Path, int | None]:
     """Make a hidden folder, and lock it."""
-    while True:
-        folder = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}.tmp")
-        folder.mkdir()
-        try:
-            handle = _lock(folder)
-        except (BlockingIOError, FileNotFoundError):
-            continue  # another writer saw it empty and removes it as abandoned
-        except OSError:
-            handle = None  # no writer can lock it, so none removes it as abandoned
-        if folder.exists():
-            (folder / _NEW).mkdir()
-            return folder, handle
-        if handle is not None:
-            os.close(handle)  # another writer removed it before it was locked
+    folder = target.with_name(f".{_stem(target)}.{secrets.token_hex(4)}")
+    folder.mkdir()
+    (folder / _NEW).mkdir()
+    handle = None  # if it cannot be locked, no writer locks it and removes it as abandoned
+    with suppress(OSError):
+        handle = _lock(folder)
+    return folder.rename(f"{folder}.tmp"), handle  # locked, before another writer looks at it
 
 
 def _close(target: Path, made: tuple[Path, int | None]) -> None:

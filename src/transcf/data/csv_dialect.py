@@ -17,7 +17,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data.tables import TableSource, by_role, first_line
 from transcf.data.validate import Role, Roles
-from transcf.errors import DataError, ParameterError, shown
+from transcf.errors import DataError, ParameterError, check_flag, shown
 
 #: A path, or the contents of a file that had to be unpacked or decoded.
 Content: TypeAlias = Path | bytes
@@ -43,10 +43,7 @@ class Dialect:
     encoding: str = "utf-8"  # a name that Python knows
 
     def __post_init__(self) -> None:
-        if not isinstance(self.header, bool):
-            raise ParameterError(
-                f"header={shown(self.header)} is not allowed; it is True or False."
-            )
+        check_flag("header", self.header)
         mark = self.separator
         if mark is not None and (not isinstance(mark, str) or not mark or set(mark) & set('\r\n"')):
             raise ParameterError(
@@ -102,14 +99,13 @@ class _Text:
 
     def __init__(self, path: Path, content: Content, dialect: Dialect) -> None:
         """Find the separator and the names of the columns."""
-        has_bom = start_of(content).startswith(_BOM)
         start = start_of(content).removeprefix(_BOM)
         if b"\r" in start and b"\n" not in start:  # line ends of old Macs
             content, start = all_bytes(content).replace(b"\r", b"\n"), start.replace(b"\r", b"\n")
         blank = len(_BLANK_LINES.match(start)[0])  # type: ignore[index]  # it matches nothing, too
-        first = _first_line(start[blank:], quoted=True)
+        first = _first_line(start[blank:])
         separator, quote = dialect.separator or max(_SEPARATORS, key=first.count), '"'
-        if blank or (has_bom and not dialect.header):
+        if blank:
             content = all_bytes(content).removeprefix(_BOM)[blank:]
         if len(separator.encode()) > 1:
             content = all_bytes(content)
@@ -117,7 +113,7 @@ class _Text:
             if stand_in is None:
                 raise DataError(f"{path} holds binary data, not text parted by {separator}.")
             content = content.replace(separator.encode(), stand_in)
-            first = _first_line(start[blank:], quoted=False).replace(separator, stand_in.decode())
+            first = first.replace(separator, stand_in.decode())
             separator, quote = stand_in.decode(), ""
         if dialect.header:
             _check_header(path, first, separator)
@@ -234,11 +230,11 @@ def _check_header(path: Path, header: str, separator: str) -> None:
         )
 
 
-def _first_line(start: bytes, *, quoted: bool) -> str:
+def _first_line(start: bytes) -> str:
     """Return the first line, including line ends inside quotes."""
     lines = start.split(b"\n")
     many = 1
-    while quoted and many < len(lines) and b"".join(lines[:many]).count(b'"') % 2:
+    while many < len(lines) and b"".join(lines[:many]).count(b'"') % 2:
         many += 1
     whole = many if many < len(lines) else 1  # a quote that is never closed is no quote
     return b"\n".join(lines[:whole]).decode("utf-8", "replace").rstrip("\r")

@@ -38,8 +38,6 @@ class Interactions:
             the integers of the source.
         times_are_dates: Whether the source gave dates rather than integers.
         categories: Table `item_id, category` (one row for each pair) or None.
-        links: Table `user_id, friend_id` (a row for each direction) or None; ids that are not
-            users of the log belong to a model that the log is added to.
         report: What was merged or left out.
 
     Example:
@@ -57,7 +55,6 @@ class Interactions:
     timestamps: npt.NDArray[np.int64] | None = None
     times_are_dates: bool = False
     categories: pl.DataFrame | None = None
-    links: pl.DataFrame | None = None
     report: Report = field(default_factory=Report)
 
     def __post_init__(self) -> None:
@@ -77,7 +74,6 @@ class Interactions:
         timestamps: npt.NDArray[np.int64] | None = None,
         times_are_dates: bool = False,
         categories: pl.DataFrame | None = None,
-        links: pl.DataFrame | None = None,
         report: Report | None = None,
     ) -> Interactions:
         """Order events given as rows, and merge repeated pairs.
@@ -93,7 +89,7 @@ class Interactions:
         ratings = None if ratings is None else ratings[kept]
         timestamps = None if timestamps is None else timestamps[kept]
         values = (kept, ratings, timestamps, times_are_dates)
-        return cls(users, items, by_user, *values, categories, links, report)
+        return cls(users, items, by_user, *values, categories, report)
 
     @classmethod
     def from_frame(
@@ -124,7 +120,7 @@ class Interactions:
         rows = joint("user_rows"), joint("item_rows")
         ratings, times = joint("ratings"), joint("timestamps")
         log = cls.from_rows(first.users, first.items, *rows, ratings=ratings, timestamps=times)
-        names = ("times_are_dates", "categories", "links", "report")
+        names = ("times_are_dates", "categories", "report")
         shared = {name: getattr(first, name) for name in names}
         return replace(log, positions=joint("positions")[log.positions], **shared)
 
@@ -132,7 +128,7 @@ class Interactions:
         return len(self.positions)
 
     def __repr__(self) -> str:
-        optional = ("ratings", "timestamps", "categories", "links")
+        optional = ("ratings", "timestamps", "categories")
         known = [name for name in optional if getattr(self, name) is not None]
         with_known = f", with {', '.join(known)}" if known else ""
         sizes = ((self.n_users, "user"), (self.n_items, "item"), (len(self), "interaction"))
@@ -200,7 +196,7 @@ class Interactions:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of ids, events, the order of each history, times, ratings and side tables.
+        """SHA-256 of ids, events, the order of each history, times, ratings and categories.
 
         The position of events in the source does not matter.
         """
@@ -214,19 +210,11 @@ class Interactions:
             if values is not None:
                 digest.update(values.tobytes())
         digest.update(f"dates {self.times_are_dates}".encode())
-        for name, table in (("categories", self.categories), ("links", self.links)):
-            digest.update(f"{name} {table is not None}".encode())
-            for column in [] if table is None else table.iter_columns():
-                _add_column(digest, column)
+        digest.update(f"categories {self.categories is not None}".encode())
+        for column in [] if self.categories is None else self.categories.iter_columns():
+            _add_column(digest, column)
+        digest.update(b"links False")  # of earlier versions: keys of stored runs contain the digest
         return digest.hexdigest()
-
-    @cached_property
-    def friends(self) -> Csr:
-        """Users that each user is linked to, (n_users, n_users)."""
-        if self.links is None:
-            return Csr(np.zeros(self.n_users + 1, np.int64), np.empty(0, np.int32), self.n_users)
-        rows, friends = (self.users.rows(self.links[end]) for end in ("user_id", "friend_id"))
-        return _adjacency(rows, friends, (self.n_users, self.n_users))
 
     @cached_property
     def category_names(self) -> tuple[str, ...]:
@@ -241,7 +229,12 @@ class Interactions:
         names = np.array(self.category_names, object)
         columns = np.searchsorted(names, self.categories["category"].to_numpy())
         rows = self.items.rows(self.categories["item_id"])
-        return _adjacency(rows, columns, (self.n_items, len(names)))
+        known = rows != UNKNOWN
+        ones = np.ones(np.count_nonzero(known), np.int8)
+        shape = (self.n_items, len(names))
+        found = sp.coo_array((ones, (rows[known], columns[known])), shape=shape).tocsr()
+        found.sort_indices()
+        return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), len(names))
 
     def select(self, events: Mask, *, drop_ids: bool = False) -> Interactions:
         """Return the events under a mask, (n,) bool.
@@ -255,8 +248,7 @@ class Interactions:
         if 8 * indptr[-1] < len(self):
             pick = np.flatnonzero(events)
         columns = self.item_rows[pick]
-        users, items = self.users, self.items
-        categories, links = self.categories, self.links
+        users, items, categories = self.users, self.items, self.categories
         if drop_ids:
             has_events = np.diff(indptr) > 0
             users = _some_ids(users, has_events)
@@ -266,9 +258,6 @@ class Interactions:
             columns = (np.cumsum(is_used) - 1).astype(np.int32)[columns]
             if categories is not None:
                 categories = categories.filter(pl.col("item_id").is_in(items.series.implode()))
-            if links is not None:
-                both = pl.col("user_id", "friend_id").is_in(users.series.implode())
-                links = links.filter(pl.all_horizontal(both))
         return replace(
             self,
             users=users,
@@ -278,7 +267,6 @@ class Interactions:
             ratings=None if self.ratings is None else self.ratings[pick],
             timestamps=None if self.timestamps is None else self.timestamps[pick],
             categories=categories,
-            links=links,
         )
 
     def with_report(self, report: Report) -> Interactions:
@@ -289,17 +277,16 @@ class Interactions:
         """Return the same events with another table `item_id, category`."""
         if categories is None:
             return replace(self, categories=None)
-        table = _two_columns(categories, "categories", ("item_id", "category"))
-        table = table.drop_nulls("item_id")
+        columns = ("item_id", "category")
+        if missing := [name for name in columns if name not in categories.columns]:
+            raise DataError(
+                f"The table of categories has no column {missing[0]!r}: it needs item_id and "
+                "category."
+            )
+        table = categories.drop_nulls("item_id")
         place = Place("the table of categories", "category")
         known = to_categories(table["item_id"], table["category"], place)
         return replace(self, categories=known)
-
-    def with_links(self, links: pl.DataFrame | None) -> Interactions:
-        """Return the same events with a table `user_id, friend_id`, a row for each direction."""
-        if links is not None:
-            links = _two_columns(links, "links", ("user_id", "friend_id")).drop_nulls()
-        return replace(self, links=links)
 
     def to_frame(self) -> pl.DataFrame:
         """Return `user_id, item_id` and, where known, `rating` and `timestamp`."""
@@ -325,35 +312,3 @@ def _add_column(digest: Any, column: pl.Series) -> None:
         digest.update((column.str.join("").item() or "").encode())
     else:
         digest.update(column.to_numpy().tobytes())
-
-
-def mutual_links(
-    users: IdMap, rows: npt.NDArray[np.integer], friends: npt.NDArray[np.integer]
-) -> pl.DataFrame:
-    """Return links between rows as a table `user_id, friend_id`, in both directions."""
-    ends = np.concatenate([rows, friends]), np.concatenate([friends, rows])
-    both = _adjacency(ends[0], ends[1], (len(users), len(users)))
-    owners, others = both.entry_rows, both.indices
-    apart = owners != others
-    return pl.DataFrame(
-        {"user_id": users.ids(owners[apart]), "friend_id": users.ids(others[apart])}
-    )
-
-
-def _adjacency(
-    rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], shape: tuple[int, int]
-) -> Csr:
-    """Compress pairs of rows and columns, each once; those that are `UNKNOWN` are left out."""
-    known = (rows != UNKNOWN) & (columns != UNKNOWN)
-    ones = np.ones(np.count_nonzero(known), np.int8)
-    found = sp.coo_array((ones, (rows[known], columns[known])), shape=shape).tocsr()
-    found.sort_indices()
-    return Csr(found.indptr.astype(np.int64), found.indices.astype(np.int32), shape[1])
-
-
-def _two_columns(table: pl.DataFrame, what: str, columns: tuple[str, str]) -> pl.DataFrame:
-    if missing := [name for name in columns if name not in table.columns]:
-        raise DataError(
-            f"The table of {what} has no column {missing[0]!r}: it needs {' and '.join(columns)}."
-        )
-    return table.select(columns)

@@ -5,17 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 #: More levels than any file of this library has.
 _DEEPEST = 50
@@ -23,10 +14,9 @@ _DEEPEST = 50
 _LARGEST = 2**63 - 1
 
 
-def to_json(value: Any, *, compact: bool = False) -> str:
+def to_json(value: Any) -> str:
     """Return mappings, sequences, texts and numbers as ASCII JSON; NaN and infinity become null."""
-    layout: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
-    return json.dumps(_jsonable(value), **layout)
+    return json.dumps(_jsonable(value), indent=2)
 
 
 def _jsonable(value: Any) -> Any:
@@ -70,54 +60,41 @@ def misfit(value: Any, kind: Any, name: str = "") -> str | None:
 
     Args:
         value: What `from_json` returned.
-        kind: `str`, `int` (of 64 bits), `float` (finite), `bool`, `None`, `Any`, a literal or a
-            union of them, a list or dict of them, or an object by its keys: a `TypedDict`, which
-            allows no other keys, or a plain dict of types, which does.
+        kind: `str`, `int` (of 64 bits), `float` (finite), `bool`, `dict`, a list of one of them, a
+            union, or an object as a dict of types by key. Keys that end in "?" are optional, and
+            others than these are allowed.
         name: Name of the value itself.
 
     Example:
-        >>> kind = {"epoch": int, "figures": dict[str, float]}
+        >>> kind = {"epoch": int, "figures": {"loss": float, "seconds?": float}}
         >>> misfit({"epoch": 3, "figures": {"loss": 0.5}}, kind)
         >>> misfit({"epoch": 3, "figures": {"loss": "none"}}, kind)
         'figures.loss'
     """
-    origin, parts = get_origin(kind) or kind, get_args(kind)
-    kinds: dict[Any, Any]
-    if origin is NotRequired:
-        return misfit(value, parts[0], name)
-    if origin in (Union, UnionType):
-        found = [misfit(value, part, name) for part in parts]
-        return None if None in found else found[0]
-    if isinstance(kind, dict) or is_typeddict(kind):
-        if not isinstance(value, dict):
-            return name
-        kinds = kind if isinstance(kind, dict) else get_type_hints(kind)
-        optional = {key for key, part in kinds.items() if get_origin(part) is NotRequired}
-        missing = kinds.keys() - optional - getattr(kind, "__optional_keys__", set()) - value.keys()
-        others = value.keys() - kinds.keys() if is_typeddict(kind) else set()
-        if missing or others:
-            return _joined(name, min(missing or others))
-        kinds = {key: part for key, part in kinds.items() if key in value}
-    elif origin is dict and isinstance(value, dict):
-        kinds = dict.fromkeys(value, parts[1])
-    elif origin is list and isinstance(value, list):
-        kinds = dict.fromkeys(range(len(value)), parts[0])
-    else:
-        return None if _is_of(value, origin, parts) else name
-    wrong = (misfit(value[key], part, _joined(name, key)) for key, part in kinds.items())
-    return next((part for part in wrong if part is not None), None)
+    if not isinstance(kind, dict):
+        return None if _is_of(value, kind) else name
+    if not isinstance(value, dict):
+        return name
+    for key, part in kind.items():
+        required = key.removesuffix("?")
+        inner = f"{name}.{required}" if name else required
+        if required in value:
+            wrong = misfit(value[required], part, inner)
+        else:
+            wrong = inner if key == required else None
+        if wrong is not None:
+            return wrong
+    return None
 
 
-def _is_of(value: Any, kind: Any, literals: tuple[Any, ...]) -> bool:
-    """Whether a value is of a type that has no parts."""
-    if kind is Literal:
-        return isinstance(value, str) and value in literals
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type that is no object with known keys."""
+    if isinstance(kind, UnionType):
+        return any(_is_of(value, part) for part in get_args(kind))
+    if get_origin(kind) is list:
+        return type(value) is list and all(_is_of(part, get_args(kind)[0]) for part in value)
     if kind is float and type(value) is float:
         return math.isfinite(value)
     if kind in (int, float):
         return type(value) is int and abs(value) <= _LARGEST
-    return kind is Any or type(value) is (NoneType if kind is None else kind)
-
-
-def _joined(name: str, key: object) -> str:
-    return f"{name}.{key}" if name else str(key)
+    return type(value) is kind

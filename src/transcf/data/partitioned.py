@@ -258,8 +258,8 @@ def prepare_parts(
         by: What is held out: "auto", "time", "position" or "random"; see `leave_one_out`.
         seed: Seed of the random order.
         progress: Called with the name of each step.
-        reading: Columns (`user`, `item`, `rating`, `timestamp`, `category`), `ratings` and
-            `min_rating`, as for `read_interactions`.
+        reading: Columns (`user`, `item`, `rating`, `timestamp`, `category`) and `min_rating`,
+            as for `read_interactions`.
 
     Raises:
         DataError: One sentence about the first thing that is wrong.
@@ -273,16 +273,15 @@ def prepare_parts(
     check_unforked("read a log")
     target = files.user_path(folder)
     _check_arguments(target, partitions, k_core, by, reading)
-    rule, min_rating = reading.get("ratings", "any"), reading.get("min_rating")
+    min_rating = reading.get("min_rating")
     paths, roles = _find_files(source, reading)
-    validate.check_rule(rule, roles, str(paths[0]))
     filters.has_ratings(min_rating, rated="rating" in roles)
     order, recipe = leaving_out(by, seed, timed="timestamp" in roles)
     with atomic_write_dir(target) as unfinished:
         scratch = unfinished / "scratch"
         (scratch / "events").mkdir(parents=True)
         progress("checking events")
-        categories, unrated, are_dates = _check_events(paths, roles, rule, scratch / "events")
+        categories, unrated, are_dates = _check_events(paths, roles, scratch / "events")
         progress("distributing events to partitions")
         users, items, bounds = _distribute(scratch, partitions)
         names = [_PARTITION.format(number) for number in range(len(bounds) - 1)]
@@ -349,7 +348,7 @@ def _check_arguments(
         check_integer("k_core", k_core)
     if by == "paper":
         raise ParameterError("by='paper' looks at all events at once: prepare without partitions.")
-    if others := [n for n in reading if n not in (*validate.ROLES, "ratings", "min_rating")]:
+    if others := [n for n in reading if n not in (*validate.ROLES, "min_rating")]:
         raise ParameterError(
             f"{others[0]} does not go with partitions, which are prepared from Parquet files "
             "alone: leave one out."
@@ -378,7 +377,7 @@ def _find_files(source: Any, given: Reading) -> tuple[list[Path], validate.Roles
 
 
 def _check_events(
-    paths: Sequence[Path], roles: validate.Roles, rule: validate.RatingRule, target: Path
+    paths: Sequence[Path], roles: validate.Roles, target: Path
 ) -> tuple[list[pl.DataFrame], int, bool]:
     """Write checked values; return categories, missing ratings, and whether times are dates."""
     categories, unrated, are_dates, before = list[pl.DataFrame](), 0, set[bool](), 0
@@ -393,7 +392,7 @@ def _check_events(
                 columns: dict[str, Any] = {
                     role: validate.checked_ids(frame[role], places[role]) for role in _IDS
                 }
-                values = validate.checked_values(frame, places, rule, columns["item"])
+                values = validate.checked_values(frame, places, columns["item"])
                 columns["position"] = pl.int_range(before, before + len(frame), eager=True)
                 for name, column in (("rating", "ratings"), ("timestamp", "timestamps")):
                     if column in values:

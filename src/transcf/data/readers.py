@@ -1,7 +1,4 @@
-"""`read_interactions`: an event log from a file, a table, a dataset name or a folder.
-
-Its side tables are links between users and categories of items.
-"""
+"""`read_interactions`: an event log from a file, a table, a dataset name or a folder."""
 
 from __future__ import annotations
 
@@ -20,15 +17,19 @@ from transcf.data.csv_dialect import Dialect
 from transcf.data.files import files_of, files_source
 from transcf.data.filters import check_min_rating, filter_min_rating, filter_of, filtered
 from transcf.data.ids import UNKNOWN, IdMap, Rows, plain_integers
-from transcf.data.interactions import Interactions, mutual_links
+from transcf.data.interactions import Interactions
 from transcf.data.report import Report, with_unused_columns
 from transcf.data.tables import TableSource, pairs_source, table_source
-from transcf.data.validate import ROLES, Column, Place, RatingRule, Role, Roles, find_columns
+from transcf.data.validate import ROLES, Column, Role, Roles, find_columns
 from transcf.errors import DataError, ParameterError, shown
 from transcf.parallel import check_unforked
 
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
+
+
+#: Roles of a table of categories.
+_CATEGORY_ROLES: tuple[Role, ...] = ("item", "category")
 
 
 class Reading(TypedDict, total=False):
@@ -39,10 +40,8 @@ class Reading(TypedDict, total=False):
     rating: Column
     timestamp: Column
     category: Column
-    ratings: RatingRule
     min_rating: float | None
     filter: str
-    links: Any
     categories: Any
     header: bool
     separator: str | None
@@ -57,10 +56,8 @@ def read_interactions(
     rating: Column = None,
     timestamp: Column = None,
     category: Column = None,
-    ratings: RatingRule = "any",
     min_rating: float | None = None,
     filter: str = "none",
-    links: Any = None,
     categories: Any = None,
     header: bool = True,
     separator: str | None = None,
@@ -94,19 +91,15 @@ def read_interactions(
         rating: Column of ratings; optional.
         timestamp: Column of times; optional.
         category: Column of item categories; optional.
-        ratings: What ratings have to be: "any" (finite or missing), "present" (none missing or
-            NaN) or "nonnegative" (present, and none below zero).
         min_rating: The lowest rating of events that stay; see `filter_min_rating`. None leaves
             out ratings of 0 and below, `-inf` nothing.
         filter: "5-core" (or another number) keeps users and items with at least 5 events, repeated
             until it holds (`k_core`); "paper" is `paper_filter`.
-        links: Links between users: a table `user_id, friend_id` in any form that `source` has.
-            Links hold in both directions. Ids that are not users of the log are left out and
-            counted. A text file has the header, separator and encoding of the log.
-        categories: Categories of items: a table `item_id, category`, instead of a column of the
-            log. An item has a row for each category, or one row with all of them, separated by
-            "|" or, in typed tables, in a list. Items that are not in the log are left out and
-            counted. Files as for `links`.
+        categories: Categories of items: a table `item_id, category` in any form that `source`
+            has, instead of a column of the log. An item has a row for each category, or one row
+            with all of them, separated by "|" or, in typed tables, in a list. Items that are not
+            in the log are left out and counted. A text file has the header, separator and
+            encoding of the log.
         header: Whether the first line of a text file names the columns. If not, they are called
             by their numbers, and users are in the first and items in the second unless given.
         separator: What separates the columns of a text file, such as "|" or "::"; None finds it.
@@ -129,9 +122,9 @@ def read_interactions(
 
         source = resolve(source)  # here, so that a warning about the path names the caller's line
     if (dataset := _read_dataset(source)) is not None:
-        more: dict[str, Any] = {"links": links, "categories": categories, "separator": separator}
+        more: dict[str, Any] = {"categories": categories, "separator": separator}
         given = [name for name, value in (*columns.items(), *more.items()) if value is not None]
-        usual = {"ratings": ratings == "any", "header": header, "encoding": encoding == "utf-8"}
+        usual = {"header": header, "encoding": encoding == "utf-8"}
         given += [name for name, is_usual in usual.items() if not is_usual]
         if given:
             raise ParameterError(
@@ -148,9 +141,7 @@ def read_interactions(
         )
     if dialect != Dialect() and not _are_files(source):
         raise ParameterError("header, separator and encoding can only be given for files of text.")
-    log = read_source(_open(source, dialect), columns, ratings)
-    if links is not None:
-        log = _with_links(log, _open(links, dialect))
+    log = read_source(_open(source, dialect), columns)
     if categories is not None:
         log = _with_categories(log, _open(categories, dialect))
     return filtered(filter_min_rating(log, min_rating), filter)
@@ -199,15 +190,10 @@ def pair_columns(pairs: Any) -> tuple[pl.Series, pl.Series]:
     return columns[0].alias("user_id"), columns[1].alias("item_id")
 
 
-def read_source(
-    source: TableSource,
-    columns: Mapping[Role, Column],
-    rule: RatingRule = "any",
-) -> Interactions:
+def read_source(source: TableSource, columns: Mapping[Role, Column]) -> Interactions:
     """Read all events of an opened source."""
     check_unforked("read a log")
     roles = find_columns(source.columns, columns, source.label, ROLES, has_header=source.has_header)
-    validate.check_rule(rule, roles, source.label)
     frame = source.read(roles)
     if not len(frame):
         raise DataError(f"{source.label} is empty: it has columns but no rows.")
@@ -215,7 +201,7 @@ def read_source(
     counts = {"rows": len(frame)}
     places = {role: source.place(column) for role, column in roles.items()}
     item_ids = items.ids(item_rows) if "category" in roles else items.series
-    values = validate.checked_values(frame, places, rule, item_ids)
+    values = validate.checked_values(frame, places, item_ids)
     if missing := int(np.isnan(values.get("ratings", 0)).sum()):
         counts["without_rating"] = missing
     report = with_unused_columns(Report().then("read", **counts), source.columns, roles)
@@ -273,40 +259,32 @@ def _pair_ids(
         return number("user"), items.result()
 
 
-def _with_links(log: Interactions, source: TableSource) -> Interactions:
-    """Add links between users; ids that are not users of the log are left out and counted."""
-    frame, places = _read_side(source, ("user", "friend"), log.users)
-    rows, friends = (
-        _side_rows(validate.checked_ids(frame[role], place), source, log.users)
-        for role, place in places.items()
-    )
-    known = (rows != UNKNOWN) & (friends != UNKNOWN)
-    if not known.any():
-        raise _no_known_id(source, "user", log.users)
-    links = mutual_links(log.users, rows[known], friends[known])
-    report = log.report.then("links", rows=len(frame), with_unknown_users=(~known).sum())
-    return log.with_links(links).with_report(report)
-
-
 def _with_categories(log: Interactions, source: TableSource) -> Interactions:
     """Add categories of items; items that are not in the log are left out and counted."""
-    items = log.items
-    frame, places = _read_side(source, ("item", "category"), items)
-    ids = validate.checked_ids(frame["item"], places["item"])
-    if source.is_text and not items.is_text and ids.dtype == pl.String:
-        numbers = plain_integers(ids)
-        ids = ids if numbers.null_count() else numbers
-    table = validate.to_categories(ids, frame["category"], places["category"])
+    items, columns = log.items, _category_columns(source, log.items)
+    frame = source.read(columns)
+    if not len(frame):
+        raise DataError(f"{source.label} is empty: it has columns but no rows.")
+    ids = validate.checked_ids(frame["item"], source.place(columns["item"]))
+    table = validate.to_categories(ids, frame["category"], source.place(columns["category"]))
     if not len(table):
         raise DataError(
-            f"{source.label} has no category in it: column {places['category'].column!r} is empty."
+            f"{source.label} has no category in it: column {columns['category']!r} is empty."
         )
-    rows = _side_rows(table["item_id"], source, items)
-    known = pl.Series(rows != UNKNOWN)
+    ids = table["item_id"]
+    if source.is_text and not items.is_text and ids.dtype == pl.String:
+        ids = plain_integers(ids)  # null, and so unknown, where it is none
+    rows = items.rows_of_column(ids)
+    known = rows != UNKNOWN
     if not known.any():
-        raise _no_known_id(source, "item", items)
-    unknown = table["item_id"].filter(~known).n_unique()
-    kept = table.filter(known).with_columns(item_id=items.ids(rows[rows != UNKNOWN]))
+        kind = "text" if items.is_text else "integers"
+        example = f", such as {shown(items.series[0])}" if len(items) else ""
+        raise DataError(
+            f"{source.label} has no item of the log, whose item ids are {kind}{example}: give the "
+            "same ids."
+        )
+    unknown = table["item_id"].filter(pl.Series(~known)).n_unique()
+    kept = table.filter(pl.Series(known)).with_columns(item_id=items.ids(rows[known]))
     counts = {"rows": len(table), "unknown_items": unknown}
     if n_empty := frame["category"].null_count():
         counts["without_category"] = n_empty
@@ -314,61 +292,32 @@ def _with_categories(log: Interactions, source: TableSource) -> Interactions:
     return replace(log, categories=kept.sort("item_id", "category"), report=report)
 
 
-def _read_side(
-    source: TableSource, roles: tuple[Role, Role], known: IdMap
-) -> tuple[pl.DataFrame, dict[Role, Place]]:
-    """Read two columns."""
-    chosen = _side_columns(source, roles, known)
-    frame = source.read(chosen)
-    if not len(frame):
-        raise DataError(f"{source.label} is empty: it has columns but no rows.")
-    return frame, {role: source.place(chosen[role]) for role in roles}
-
-
-def _side_columns(source: TableSource, roles: tuple[Role, Role], known: IdMap) -> Roles:
-    """Find two columns by their usual names.
+def _category_columns(source: TableSource, items: IdMap) -> Roles:
+    """Find the columns of items and categories by their usual names.
 
     In a table of two columns, a column without a usual name has the role that is left; two such
     columns are in order, unless the names are values of a first row.
     """
     names = source.columns
     usual = validate.usual_roles(names if source.has_header else [""] * len(names))
-    for role in roles:
+    chosen: Roles = {}
+    for role in _CATEGORY_ROLES:
         if usual.count(role) > 1:
-            raise _wrong(source, f"has several columns that could be the {role}", roles)
-    chosen: Roles = {role: names[usual.index(role)] for role in roles if role in usual}
-    missing = [role for role in roles if role not in chosen]
+            raise _wrong_columns(source, f"has several columns that could be the {role}")
+        if role in usual:
+            chosen[role] = names[usual.index(role)]
+    missing = [role for role in _CATEGORY_ROLES if role not in chosen]
     others = [name for name, role in zip(names, usual, strict=True) if role is None]
-    if len(names) == len(roles) and len(others) == len(missing):
+    if len(names) == len(_CATEGORY_ROLES) and len(others) == len(missing):
         if not chosen and source.has_header and source.is_text:
-            for name, row in zip(names, known.rows(names), strict=True):
+            for name, row in zip(names, items.rows(names), strict=True):
                 if validate.looks_like_data(name) or row != UNKNOWN:
-                    raise _wrong(source, f"has {name!r} in the place of a name", roles)
+                    raise _wrong_columns(source, f"has {name!r} in the place of a name")
         return chosen | dict(zip(missing, others, strict=True))
     if missing:
-        raise _wrong(source, f"has no {missing[0]} column", roles)
+        raise _wrong_columns(source, f"has no {missing[0]} column")
     return chosen
 
 
-def _wrong(source: TableSource, what: str, roles: tuple[Role, Role]) -> DataError:
-    first, second = (role if role == "category" else f"{role}_id" for role in roles)
-    return DataError(f"{source.label} {what}: give a table with columns {first} and {second}.")
-
-
-def _side_rows(ids: pl.Series, source: TableSource, known: IdMap) -> Rows:
-    """Return the rows of ids; untyped text is parsed if the known ids are integers."""
-    if known.is_text or not source.is_text or ids.dtype != pl.String:
-        return known.rows_of_column(ids)
-    numbers = plain_integers(ids)
-    rows = known.rows_of_column(numbers.fill_null(0))
-    rows[numbers.is_null().to_numpy()] = UNKNOWN
-    return rows
-
-
-def _no_known_id(source: TableSource, what: str, known: IdMap) -> DataError:
-    kind = "text" if known.is_text else "integers"
-    example = f", such as {shown(known.series[0])}" if len(known) else ""
-    return DataError(
-        f"{source.label} has no {what} of the log, whose {what} ids are {kind}{example}: "
-        "give the same ids."
-    )
+def _wrong_columns(source: TableSource, what: str) -> DataError:
+    return DataError(f"{source.label} {what}: give a table with columns item_id and category.")

@@ -123,6 +123,4 @@ def facts_of(log: Interactions) -> dict[str, Any]:
         facts["first_time"], facts["last_time"] = ends.cast(pl.String)
     if log.categories is not None:
         facts["categories"] = log.categories["category"].n_unique()
-    if log.links is not None:
-        facts["links"] = len(log.links) // 2
     return facts

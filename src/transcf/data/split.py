@@ -192,8 +192,11 @@ def _write(split: Split, folder: Path) -> None:
         part: Interactions = getattr(split, name)
         frame = part.to_frame().with_columns(position=pl.Series(part.positions))
         frame.write_parquet(folder / f"{name}.parquet")
-    tables = {"categories": train.categories, "links": train.links}
-    tables |= {"users": train.users.series.to_frame(), "items": train.items.series.to_frame()}
+    tables = {
+        "categories": train.categories,
+        "users": train.users.series.to_frame(),
+        "items": train.items.series.to_frame(),
+    }
     if (candidates := split.candidates) is not None:
         owners = np.repeat(np.arange(train.n_users), np.diff(candidates.indptr))
         ids = {"user_id": train.users.ids(owners), "item_id": train.items.ids(candidates.items)}
@@ -217,12 +220,12 @@ def _read(folder: Path, head: dict[str, Any]) -> Split:
         return pl.read_parquet(folder / f"{name}.parquet", glob=False)
 
     users, items = IdMap(table("users")["id"]), IdMap(table("items")["id"])
+    has_categories = (folder / "categories.parquet").exists()
     shared: dict[str, Any] = {
-        name: table(name) if (folder / f"{name}.parquet").exists() else None
-        for name in ("categories", "links")
+        "categories": table("categories") if has_categories else None,
+        "times_are_dates": bool(head["times_are_dates"]),
+        "report": Report.from_list(head["log_report"]),
     }
-    shared["times_are_dates"] = bool(head["times_are_dates"])
-    shared["report"] = Report.from_list(head["log_report"])
     parts = {}
     for name in _PARTS:
         frame = table(name)

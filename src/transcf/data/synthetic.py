@@ -1,4 +1,4 @@
-"""Generated demo data with categories, a long tail, ratings, times and links between users."""
+"""Generated demo data with categories, a long tail, ratings and times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transcf.data.atomic import atomic_write
 from transcf.data.csr import offsets
 from transcf.data.files import path_of
 from transcf.data.ids import IdMap
-from transcf.data.interactions import Interactions, mutual_links
+from transcf.data.interactions import Interactions
 from transcf.data.report import Report
 from transcf.errors import ParameterError, check_integer, shown
 
@@ -32,8 +32,6 @@ _ADJECTIVES = (
 )  # fmt: skip
 #: Categories of a log with enough items.
 _CATEGORIES = 12
-#: Links per user, and the share of them that is independent of taste.
-_LINKS, _ODD_LINKS = 3, 0.2
 #: Largest number of tastes of one user.
 _TASTES = 4
 #: Exponent of the decrease of popularity with rank.
@@ -59,8 +57,7 @@ def synthesize(
     Each item has a category, a style in it, and a popularity with a long tail. Each user has
     one to four tastes: categories with weights and a favourite style in each. Nine of ten events
     follow a taste, the others only popularity. Ratings from 1 to 5 grow with the strength of the
-    taste. Items without events are left out. Users are linked to some others, most of which share
-    their strongest taste.
+    taste. Items without events are left out.
 
     Two more properties of real logs are optional. With `drift` most items are released one by one
     during the two years (a third is there from the beginning) and fade afterwards. With
@@ -114,7 +111,6 @@ def synthesize(
         ratings=ratings,
         timestamps=times.astype(np.int64),
         categories=labelled.sort("item_id"),
-        links=_link_table(user_ids, tastes, shares, seed),
         report=Report().then("synthesize", users=users, items=items, interactions=interactions),
     )
     return log.select(np.ones(interactions, dtype=bool), drop_ids=True)
@@ -203,22 +199,6 @@ def _ids(letter: str, size: int) -> IdMap:
     """Return ids with leading zeros."""
     numbers = pl.Series(np.arange(1, size + 1)).cast(pl.String)
     return IdMap(letter + numbers.str.zfill(len(str(size))))
-
-
-def _link_table(
-    users: IdMap, tastes: npt.NDArray[np.int32], shares: npt.NDArray[np.float64], seed: int
-) -> pl.DataFrame:
-    """Return links between users; a random stream of their own leaves the events unchanged."""
-    random, size = np.random.default_rng([seed, _LINKS]), (_LINKS, len(tastes))
-    strongest = np.diff(shares, axis=1, prepend=0.0).argmax(axis=1)
-    favourite = tastes[np.arange(len(tastes)), strongest]
-    order = np.argsort(favourite, kind="stable")
-    starts = np.searchsorted(favourite[order], favourite)
-    sizes = np.bincount(favourite)[favourite]
-    alike = order[starts + (random.random(size) * sizes).astype(np.int64)]
-    anyone = random.integers(len(tastes), size=size)
-    friends = np.where(random.random(size) < _ODD_LINKS, anyone, alike)
-    return mutual_links(users, np.tile(np.arange(len(tastes)), _LINKS), friends.ravel())
 
 
 def item_table(categories: pl.DataFrame) -> pl.DataFrame:

@@ -6,20 +6,18 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from transcf.errors import DataError, check_word, shown
+from transcf.errors import DataError, shown
 
-Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category", "friend"]
+Role: TypeAlias = Literal["user", "item", "rating", "timestamp", "category"]
 Roles: TypeAlias = dict[Role, str]
 #: A column as callers give it: its name, its number from 1, or None to find it.
 Column: TypeAlias = str | int | None
-#: "any": finite or missing; "present": none missing; "nonnegative": present, none below zero.
-RatingRule: TypeAlias = Literal["any", "present", "nonnegative"]
 
 #: Roles of an event log.
 ROLES: tuple[Role, ...] = ("user", "item", "rating", "timestamp", "category")
@@ -34,7 +32,6 @@ _USUAL: Mapping[Role, str] = {
     "timestamp": "timestamp time date datetime ts unixtime unixtimestamp unixreviewtime createdat "
     "eventtime",
     "category": "category categories categoryid genre genres",
-    "friend": "friend friendid otheruser otheruserid followee followeeid trustee trusteeid",
 }
 #: Names that are looked for where no column has one of those.
 _LESS_USUAL: Mapping[Role, str] = {
@@ -169,15 +166,6 @@ class Place:
         return DataError(f"{self.label}: column {self.column!r} holds {kind}; {remedy}.")
 
 
-def check_rule(ratings: RatingRule, roles: Roles, label: str) -> None:
-    """Raise unless the rule for ratings is known and the table has ratings where it needs them."""
-    check_word("ratings", ratings, get_args(RatingRule))
-    if ratings != "any" and "rating" not in roles:
-        raise DataError(
-            f"{label} has no ratings, but they have to be {ratings}: {naming('rating')}."
-        )
-
-
 def plain_ids(values: pl.Series, place: Place) -> pl.Series:
     """Return a column of ids as Int64 or String; works in a forked child (see `ids`)."""
     if values.null_count():
@@ -211,12 +199,12 @@ def checked_ids(values: pl.Series, place: Place) -> pl.Series:
 
 
 def checked_values(
-    frame: pl.DataFrame, places: Mapping[Role, Place], rule: RatingRule, item_ids: pl.Series
+    frame: pl.DataFrame, places: Mapping[Role, Place], item_ids: pl.Series
 ) -> dict[str, Any]:
     """Convert all columns but the ids; return them as attributes of `Interactions`."""
     values: dict[str, Any] = {}
     if "rating" in frame.columns:
-        values["ratings"] = _to_ratings(frame["rating"], places["rating"], rule)
+        values["ratings"] = _to_ratings(frame["rating"], places["rating"])
     if "timestamp" in frame.columns:
         times = to_times(frame["timestamp"], places["timestamp"])
         values["timestamps"], values["times_are_dates"] = times
@@ -225,7 +213,7 @@ def checked_values(
     return values
 
 
-def _to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArray[np.float32]:
+def _to_ratings(values: pl.Series, place: Place) -> npt.NDArray[np.float32]:
     """Convert a column to float32; a missing rating becomes NaN, an infinite one is an error."""
     kind = values.dtype
     if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
@@ -239,15 +227,7 @@ def _to_ratings(values: pl.Series, place: Place, rule: RatingRule) -> npt.NDArra
     if (infinite := numbers.is_infinite() & numbers.is_not_null()).any():
         row = _first(infinite)
         raise place.wrong(row, f"is {values[row]}", "a rating is a finite number below 3.4e38")
-    ratings = numbers.fill_null(float("nan")).to_numpy()
-    if rule != "any":
-        fine = ~np.isnan(ratings) if rule == "present" else ratings >= 0
-        if not fine.all():
-            row = int(np.argmin(fine))
-            missing = np.isnan(ratings[row])
-            what = "has no rating" if missing else f"is {ratings[row]:g}, a negative rating"
-            raise place.wrong(row, what, f"ratings have to be {rule} here")
-    return ratings
+    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def to_times(values: pl.Series, place: Place) -> tuple[npt.NDArray[np.int64], bool]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -56,7 +55,7 @@ def check_file(path: Path) -> None:
 
 
 def write_pieces(pieces: Iterable[pl.DataFrame], path: Path) -> int:
-    """Write a table that comes in pieces, at least one, in bounded memory; returns its rows.
+    """Write a table that comes in pieces, in bounded memory; return its number of rows.
 
     The file is written atomically; if a piece fails, nothing is changed.
 
@@ -65,13 +64,11 @@ def write_pieces(pieces: Iterable[pl.DataFrame], path: Path) -> int:
         WriteError: The system refuses to write it.
     """
     check_file(path)
-    source = iter(pieces)
-    first = next(source)  # before anything is written: a request may be refused
     check_unforked("write tables")
     form, lengths = form_of(path), list[int]()
 
     def counted() -> Iterator[pl.DataFrame]:
-        for piece in chain([first], source):
+        for piece in pieces:
             lengths.append(len(piece))
             yield piece
 

@@ -184,8 +184,6 @@ def is_beyond(name: str) -> bool:
 
 #: Bytes that one pair of a list takes while its cosine is looked up.
 _PAIR_BYTES = 64
-#: Bytes that one place of a list takes while its item's first event is looked up.
-_TIME_BYTES = 16
 #: From this length on a list is judged by the sum of its vectors rather than pair by pair.
 _LONG = 200
 
@@ -225,15 +223,10 @@ def not_yet(lists: Rows, n: int, born: Counts, moments: Counts) -> float:
 
     `born` (n_items,) has the first event of each item, `moments` (n_lists,) the time of each list.
     """
-    early = shown = 0
-    step = max(1, BLOCK_BYTES // (_TIME_BYTES * max(1, n)))
-    for start in range(0, len(lists), step):
-        some = lists[start : start + step, :n]
-        is_item = some != UNKNOWN
-        later = born[some] > moments[start : start + step, None]
-        early += int((later & is_item).sum())
-        shown += int(is_item.sum())
-    return early / shown
+    shown = lists[:, :n]
+    is_item = shown != UNKNOWN
+    is_later = born[shown] > moments[:, None]
+    return int((is_later & is_item).sum()) / int(is_item.sum())
 
 
 def diversity(lists: Rows, n: int, by_item: Csr) -> Floats:

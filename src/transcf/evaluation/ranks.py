@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Mask
 from transcf.data.report import counted
 from transcf.data.split import Candidates
-from transcf.errors import EvaluationError, check_word
+from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import Counts, Ranks
 from transcf.kernels.evaluation import count_better, count_better_candidates, list_doubts
 from transcf.retrieval.scorer import BLOCK_BYTES, Scorer, Scores, Source
@@ -154,7 +154,6 @@ def rank(scorer: Scorer, task: Task, ties: Ties, list_length: int = 0) -> Ranks:
     Raises:
         EvaluationError: No user is left to evaluate, or a score is NaN or infinite.
     """
-    check_word("ties", ties, get_args(Ties))
     if not len(task.users):
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in task.skipped.items())
         raise EvaluationError(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from transcf.data.report import counted
-from transcf.errors import EvaluationError, ParameterError, shown
+from transcf.errors import EvaluationError
 from transcf.evaluation.metrics import Floats
 
 
@@ -157,6 +157,8 @@ def _standard_error(values: Floats) -> float:
 
 #: Below this, a difference is called one.
 LEVEL = 0.05
+#: Samples of a bootstrap, and the percentage beyond each end of its interval.
+_RESAMPLES, _TAIL = 10_000, 100 * (1 - 0.95) / 2
 #: Numbers that bootstrap draws may take up at once.
 _DRAWS_AT_ONCE = 4_000_000
 #: Drawing how often a line comes up costs as much as drawing so many users.
@@ -170,27 +172,20 @@ _TEST_COLUMNS = (
 
 
 def paired_tests(
-    results: Sequence[Evaluation],
-    metric: str = "NDCG@10",
-    *,
-    resamples: int = 10_000,
-    confidence: float = 0.95,
-    random_state: int = 0,
+    results: Sequence[Evaluation], metric: str = "NDCG@10", *, random_state: int = 0
 ) -> pl.DataFrame:
     """Test the differences of models, pair by pair, on the same users.
 
     Args:
         results: Evaluations under the same rules on the same users.
         metric: A metric that each user has a value of.
-        resamples: Bootstrap samples of users, the same for all pairs.
-        confidence: Level of the interval.
-        random_state: Seed of the bootstrap.
+        random_state: Seed of the bootstrap, of 10,000 samples of users, the same for all pairs.
 
     Returns:
         A line for each pair: `model_a, model_b, metric, users, mean_a, mean_b, difference` (a
-        minus b), `ci_low, ci_high` (percentile bootstrap), `p_bootstrap` and `p_wilcoxon` (both
-        two-sided), and `p_bootstrap_holm, p_holm`, these two corrected for the number of pairs by
-        Holm's method (`p_holm` is the Wilcoxon test's).
+        minus b), `ci_low, ci_high` (95 %, percentile bootstrap), `p_bootstrap` and `p_wilcoxon`
+        (both two-sided), and `p_bootstrap_holm, p_holm`, these two corrected for the number of
+        pairs by Holm's method (`p_holm` is the Wilcoxon test's).
 
     Raises:
         EvaluationError: Results do not pair: other rules, metrics or users.
@@ -203,17 +198,17 @@ def paired_tests(
         >>> tests.select("model_a", "model_b", pl.col("p_holm") < 0.05).row(0)
         ('ease', 'popularity', True)
     """
-    _check(results, metric, resamples, confidence)
+    _check(results, metric)
     columns = [result.per_user[metric].to_numpy().astype(np.float64) for result in results]
     values = np.stack(columns, axis=1)
     names = number_repeats(result.model for result in results)
     means = values.mean(axis=0)
-    drawn = resampled_means(values, resamples, random_state)
+    drawn = resampled_means(values, _RESAMPLES, random_state)
     lines = []
     for a, b in combinations(range(len(results)), 2):
         differences = columns[a] - columns[b]
         mean = float(differences.mean())
-        interval_and_p = bootstrap(drawn[:, a] - drawn[:, b], mean, confidence)
+        interval_and_p = bootstrap(drawn[:, a] - drawn[:, b], mean)
         about = (names[a], names[b], metric, len(differences), float(means[a]), float(means[b]))
         lines.append((*about, mean, *interval_and_p, _wilcoxon(differences)))
     table = pl.DataFrame(lines, _TEST_COLUMNS, orient="row")
@@ -233,15 +228,14 @@ def holm(p_values: npt.ArrayLike) -> Floats:
     return corrected
 
 
-def bootstrap(drawn: Floats, mean: float, confidence: float = 0.95) -> tuple[float, float, float]:
-    """Bootstrap interval of a mean difference and two-sided p-value, by resampling users.
+def bootstrap(drawn: Floats, mean: float) -> tuple[float, float, float]:
+    """Bootstrap interval (95 %) of a mean difference and two-sided p-value, by resampling users.
 
     `drawn` are the differences in the samples, `mean` is the one that was found. The p-value is the
     share of samples whose mean, moved to be centred at zero, is at least as far from it as `mean`
     (which counts as a sample, so it is never 0).
     """
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(drawn, [tail, 100 - tail])
+    low, high = np.percentile(drawn, [_TAIL, 100 - _TAIL])
     # A hair of slack: equal sums may differ in their last bits.
     far = np.abs(drawn - mean) >= abs(mean) - _SLACK
     return float(low), float(high), float((1 + far.sum()) / (1 + len(drawn)))
@@ -269,27 +263,14 @@ def resampled_means(values: Floats, resamples: int, seed: int = 0) -> Floats:
 
 
 def _wilcoxon(differences: Floats) -> float:
-    """Two-sided signed-rank test; users without a difference do not take part.
+    """Two-sided signed-rank test; users without a difference do not take part."""
+    from scipy.stats import wilcoxon  # imported here: it takes most of a second
 
-    For more than 50 users this is scipy's normal approximation without the import of `scipy.stats`,
-    which takes most of a second.
-    """
     apart = differences[differences != 0]
-    n = len(apart)
-    if n <= 50:
-        from scipy.stats import wilcoxon
-
-        return float(wilcoxon(apart).pvalue) if n else 1.0
-    from scipy.special import ndtr
-
-    _, places, counts = np.unique(np.abs(apart), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]  # equal ones share their mean rank
-    variance = n * (n + 1) * (2 * n + 1) / 24 - (counts**3 - counts).sum() / 48
-    z = (ranks[apart > 0].sum() - n * (n + 1) / 4) / np.sqrt(variance)
-    return float(2 * ndtr(-abs(z)))
+    return float(wilcoxon(apart).pvalue) if len(apart) else 1.0
 
 
-def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidence: float) -> None:
+def _check(results: Sequence[Evaluation], metric: str) -> None:
     if len(results) < 2:
         raise EvaluationError(f"Paired tests need at least two results, not {len(results)}.")
     check_same_users(results)
@@ -297,10 +278,4 @@ def _check(results: Sequence[Evaluation], metric: str, resamples: int, confidenc
     if metric not in known:
         raise EvaluationError(
             f"The results have no metric {metric!r} for each user; they have: {', '.join(known)}."
-        )
-    if resamples < 1:
-        raise ParameterError(f"resamples={shown(resamples)} is not allowed; it must be at least 1.")
-    if not 0 < confidence < 1:
-        raise ParameterError(
-            f"confidence={shown(confidence)} is not allowed; it must be between 0 and 1."
         )

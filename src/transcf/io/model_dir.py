@@ -37,7 +37,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NotRequired, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -63,8 +63,6 @@ LARGE_BYTES = 256 * 2**20
 PIECE_BYTES = 64 * 2**20
 #: How often reading restarts if the folder is replaced meanwhile.
 _ATTEMPTS = 100
-#: Users whose histories are sorted at a time, to bound the memory.
-_USERS_AT_ONCE = 1 << 16
 #: How a version is numbered.
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -73,8 +71,6 @@ NAME = "model.json"
 _FORMAT, VERSION = "transcf-model", 3
 #: The oldest format that is read; models of it may have other names, see `models.aliases`.
 _OLDEST = 2
-#: A larger description is not read.
-_LARGEST_TEXT = 64 * 2**20
 _CARD = "README.md"
 _TENSORS = "model.safetensors"
 _USERS, _ITEMS, _SEEN = "users.parquet", "items.parquet", "seen.parquet"
@@ -87,20 +83,20 @@ _REPORT = {
     "items": int,
     "interactions": int,
     "seconds": float,
-    "ending": NotRequired[str],
-    "dataset": NotRequired[str | list[str]],
-    "reading": NotRequired[Reading],
-    "protocol": NotRequired[str],
-    "split": NotRequired[str],
-    "split_seed": NotRequired[int],
-    "held_out": NotRequired[bool],
-    "fitted_on": NotRequired[str],
-    "events_after": NotRequired[int],
+    "ending?": str,
+    "dataset?": str | list[str],
+    "reading?": dict,
+    "protocol?": str,
+    "split?": str,
+    "split_seed?": int,
+    "held_out?": bool,
+    "fitted_on?": str,
+    "events_after?": int,
 }
 _CONTENT = {
     "library": str,
     "class": str,
-    "params": dict[str, Any],
+    "params": dict,
     "report": _REPORT,
     "timed": bool,
     "best_epoch": int | None,
@@ -201,8 +197,6 @@ def _read_about(path: Path) -> About:
     if not path.is_file():
         raise ModelFileError(f"{folder} is not a saved model: it has no {NAME}.")
     try:
-        if path.stat().st_size > _LARGEST_TEXT:
-            raise ValueError("too large")
         about = from_json(path.read_bytes())
         if not isinstance(about, dict) or about.get("format") != _FORMAT:
             raise ModelFileError(f"{path} does not describe a model of this library.")
@@ -221,6 +215,10 @@ def _read_about(path: Path) -> About:
         raise ModelFileError(f"{path} is damaged (it is not JSON): {_REMEDY}.") from error
     if (wrong := _wrong_part(about)) is not None:
         raise ModelFileError(f"{path} has no valid value of {shown(wrong)}: {_REMEDY}.")
+    if "reading" in about["report"]:  # without options that only earlier versions had
+        reading = about["report"]["reading"]
+        known = [name for name in Reading.__annotations__ if name in reading]
+        about["report"]["reading"] = {name: reading[name] for name in known}
     return about
 
 
@@ -232,11 +230,13 @@ def _own_checksum(about: About) -> str:
 def _wrong_part(about: About) -> str | None:
     """Return the name of the first part with a wrong type or value, None if there is none."""
     wrong = misfit(about, _CONTENT)
-    if wrong is None and about["additions"] < 0:
+    if wrong is not None:
+        return wrong
+    if about["additions"] < 0:
         return "additions"
-    if wrong is None and about["best_epoch"] is not None and about["best_epoch"] < 1:
+    if about["best_epoch"] is not None and about["best_epoch"] < 1:
         return "best_epoch"
-    return wrong
+    return None
 
 
 def _content(path: Path, entry: dict[str, Any], mapped: bool | None) -> tensors.Bytes:
@@ -365,12 +365,9 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
 
 def _seen_table(known: TrainingData) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    indptr, owners = known.seen.indptr, known.seen.entry_rows
-    places = np.empty(len(owners), np.int32)
-    for first in range(0, known.seen.n_rows, _USERS_AT_ONCE):
-        users = np.arange(first, min(first + _USERS_AT_ONCE, known.seen.n_rows))
-        some = known.histories.take(users)
-        places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
+    owners, histories = known.seen.entry_rows, known.histories
+    by_item = np.lexsort((histories.items, owners))
+    places = histories.places[by_item].astype(np.int32) - 1
     return pl.DataFrame({"user": owners, "item": known.seen.indices, "place": places})
 
 
@@ -393,12 +390,8 @@ def _read_seen(
         raise ModelFileError(f"{path} does not fit the users and items of the model.")
     indptr = np.searchsorted(users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     in_order = np.full(len(items), -1, np.int32)
-    for first in range(0, n_users, _USERS_AT_ONCE):
-        starts = indptr[first : first + _USERS_AT_ONCE + 1]
-        events, counts = slice(starts[0], starts[-1]), np.diff(starts)
-        some = places[events]
-        if ((some >= 0) & (some < np.repeat(counts, counts))).all():
-            in_order[np.repeat(starts[:-1], counts) + some] = items[events]
+    if ((places >= 0) & (places < np.diff(indptr)[users])).all():
+        in_order[indptr[users] + places] = items
     if (in_order < 0).any():
         raise ModelFileError(f"{path} does not say in which order users took their items.")
     return Csr(indptr, items.copy(), n_items), Histories(indptr, in_order, n_items)

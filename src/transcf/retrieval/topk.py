@@ -254,13 +254,8 @@ class BestLists:
         self, tiles: Tiles, source: Source, users: Rows, k: int, known: Csr | None
     ) -> None:
         n = len(users)
-        self._tiles, self._source, self._users, self._k, self._known = (
-            tiles,
-            source,
-            users,
-            k,
-            known,
-        )
+        self._tiles, self._source, self._k = tiles, source, k
+        self._users, self._known = users, known
         #: All scores of a small catalogue; candidates otherwise, see `kernels.topk`.
         width = tiles.n_columns if tiles.is_small else kernels.capacity_for(k)
         self._scores = np.empty((n, width if k else 0), dtype=np.float32)
@@ -277,27 +272,19 @@ class BestLists:
         if self._tiles.is_small:
             self._scores[rows, first : first + tile.shape[1]] = tile
             return
-        kernels.collect(
-            tile,
-            first,
-            self._k,
-            self._source.error[rows],
-            self._scores[rows],
-            self._columns[rows],
-            self._counts[rows],
-            self._thresholds[rows],
-        )
+        own = self._scores[rows], self._columns[rows], self._counts[rows], self._thresholds[rows]
+        kernels.collect(tile, first, self._k, self._source.error[rows], *own)
 
     def finish(self, items: Rows, scores: Scores) -> None:
         """Write the lists, (n, k) each; places beyond the last item stay as they are."""
         if self._k == 0:
             return
         settle = self._select if self._tiles.is_small else self._settle
-        parallel_for(
-            len(self._counts),
-            lambda first, end: settle(slice(first, end), items[first:end], scores[first:end]),
-            LEAST_ROWS,
-        )
+
+        def work(first: int, end: int) -> None:
+            settle(slice(first, end), items[first:end], scores[first:end])
+
+        parallel_for(len(self._counts), work, LEAST_ROWS)
         crowded = np.flatnonzero(self._counts == kernels.CROWDED).astype(np.int32)
         every = self._tiles.columns
         for part in _even_slices(len(crowded), max(1, block_length(8 * len(every)))):

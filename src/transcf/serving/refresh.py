@@ -238,7 +238,7 @@ def with_events(base: Interactions, events: Sequence[Event]) -> Interactions:
         return base
     frames = [base.to_frame(), _event_frame(base, events)]
     log = read_interactions(pl.concat(frames, how="diagonal"))
-    return log.with_categories(base.categories).with_links(base.links)
+    return log.with_categories(base.categories)
 
 
 def _event_frame(base: Interactions, events: Sequence[Event]) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -52,14 +52,13 @@ class Dataset:
     home: str
     citation: str
     terms: str
-    marks: tuple[str, ...] = ()  # files by which a folder is recognized; one of them suffices
-    remotes: tuple[Remote, ...] = ()  # empty if the files have to be requested at `home`
-    paper_size: tuple[int, int, int] | None = None  # users, items, interactions in the paper
+    marks: Sequence[str] = ()  # files by which a folder is recognized; one of them suffices
+    remotes: Sequence[Remote] = ()  # empty if the files have to be requested at `home`
     #: Whether the authors' split follows from the published files: their filter, then each user's
     #: largest item number. (Tests compare it with their held-out rows.)
     split_by_rule: bool = False
     #: Alternative formats of the published files; empty if a function of its own reads them.
-    forms: tuple[Mapping[str, Any], ...] = ()
+    forms: Sequence[Mapping[str, Any]] = ()
 
     def parse(self, folder: Path) -> Interactions:
         """Read the published files in a folder."""
@@ -67,9 +66,8 @@ class Dataset:
 
 
 def _entry(name: str, fields: dict[str, Any]) -> Dataset:
-    remotes = tuple(Remote(**remote) for remote in fields.pop("remotes", ()))
-    lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-    return Dataset(name, remotes=remotes, **{**fields, **lists})
+    remotes = [Remote(**remote) for remote in fields.pop("remotes", ())]
+    return Dataset(name, remotes=remotes, **fields)
 
 
 _TEXT = Path(__file__).with_name("catalog.toml").read_text(encoding="utf-8")

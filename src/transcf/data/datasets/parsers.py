@@ -19,7 +19,7 @@ from transcf.data.csr import offsets
 from transcf.data.files import unpack
 from transcf.data.filters import ANY_RATING
 from transcf.data.ids import UNKNOWN
-from transcf.data.interactions import Interactions, Mask, mutual_links
+from transcf.data.interactions import Interactions, Mask
 from transcf.data.readers import read_interactions, read_source
 from transcf.data.split import Candidates, Recipe, Split
 from transcf.data.tables import first_line, frame_source
@@ -96,7 +96,7 @@ def table_log(frame: pl.DataFrame) -> Interactions:
 def with_categories(log: Interactions, table: pl.DataFrame) -> Interactions:
     """Add the rows of a table `item_id, category` whose items are in the log."""
     known = table.filter(pl.Series(log.items.rows_of_column(table["item_id"]) >= 0))
-    return log.with_categories(known.unique().sort("item_id", "category"))
+    return log.with_categories(known)
 
 
 def read_published(folder: Path, name: str, forms: Sequence[Mapping[str, Any]]) -> Interactions:
@@ -172,10 +172,7 @@ def ciao_table(folder: Path) -> pl.DataFrame:
 
 
 def _flixster(folder: Path) -> Interactions:
-    """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0.
-
-    Its graph of users becomes links between users that have events.
-    """
+    """Flixster, the 3,000 x 3,000 excerpt: ids are row and column numbers, counted from 0."""
     with needs_extra("Reading Flixster's HDF5 file", "hdf5"):
         import h5py
     path = require_file(folder, "training_test_dataset.mat")
@@ -183,15 +180,11 @@ def _flixster(folder: Path) -> Interactions:
         with h5py.File(path) as file:
             # Columns come first in files of MATLAB, hence the transposition.
             ratings, *masks = (file[name][...].T for name in ("M", "Otraining", "Otest"))
-            graph = file["W_users"][...] if "W_users" in file else None
     except (OSError, KeyError) as problem:
         raise DataError(f"{path} is not Flixster's HDF5 file: {problem}.") from problem
     users, items = np.nonzero(masks[0] + masks[1])
-    log = table_log(pl.DataFrame({"user": users, "item": items, "rating": ratings[users, items]}))
-    if graph is None:
-        return log
-    ends = (log.users.rows(pl.Series(end)) for end in np.nonzero(graph))
-    return log.with_links(mutual_links(log.users, *ends))
+    ratings = ratings[users, items]
+    return table_log(pl.DataFrame({"user": users, "item": items, "rating": ratings}))
 
 
 def _movietweetings(folder: Path) -> Interactions:
