@@ -56,8 +56,7 @@ from transcf.data.writing import write_pieces
 from transcf.distributed import Cluster
 from transcf.distributed.cluster import Session
 from transcf.distributed.lists import recommend_all
-from transcf.models.lookup import Filters
-from transcf.models.tables import recommendation_pieces
+from transcf.models.tables import Filters, recommendation_pieces
 from transcf.parallel import use_threads
 
 K, WORKERS, BAR = 10, 2, 1.15

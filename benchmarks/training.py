@@ -26,7 +26,7 @@ from _peers import implicit_bpr
 from _sets import ciao, long_tail
 from transcf.data.csr import Csr
 from transcf.models.transcf import TransCF
-from transcf.models.transcf.solver import TransCFSolver
+from transcf.models.transcf.model import TransCFSolver
 from transcf.models.triples import Problem
 from transcf.parallel import use_threads
 

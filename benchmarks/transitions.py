@@ -51,7 +51,7 @@ def without_counts(model: Recommender[Any]) -> None:
     learned = model.learned_
     own = learned.inner if isinstance(learned, WithItemOffsets) else learned
     assert isinstance(own, Mixture), "a mixture"
-    bare = own._changed(transitions=None)
+    bare = own.changed(transitions=None)
     is_shifted = isinstance(learned, WithItemOffsets)
     model.learned_ = WithItemOffsets(bare, learned.offset, learned.trend) if is_shifted else bare
 

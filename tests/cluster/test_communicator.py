@@ -26,7 +26,7 @@ from transcf.models.families import LogSizes
 from transcf.models.ials import IALSSettings, IALSTraining
 from transcf.models.mixture.training import Events, MixtureTraining
 from transcf.models.training import FitOptions
-from transcf.models.transcf.solver import TransCFSolver
+from transcf.models.transcf.model import TransCFSolver
 from transcf.models.triples import Problem, StratumLayout
 from transcf.parallel import use_threads
 

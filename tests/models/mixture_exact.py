@@ -21,7 +21,7 @@ from transcf.kernels.mixture_batches import EpochPlan
 from transcf.kernels.mixture_context import REACH
 from transcf.kernels.rows import EPSILON, FIRST, SECOND, AdamState, step_sizes
 from transcf.models.factors import constrain_norms
-from transcf.models.mixture.training import MixtureTraining
+from transcf.models.mixture.training import TINY, MixtureTraining
 from transcf.models.training import EpochStats
 
 
@@ -127,7 +127,7 @@ class ExactMixtureTraining(MixtureTraining):
         for into, each in zip(self._params, moving, strict=True):
             for part, exact in zip(into, each, strict=True):
                 part[:] = exact
-        return self._stats(loss)
+        return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
 
     def _step(
         self,

@@ -230,7 +230,7 @@ def test_equal_items_tie_in_tiles(log: Interactions, model: TransCFMixture) -> N
         for name in ("items", "history", "bias")
     }
     everybody = np.arange(log.n_users, dtype=np.int32)
-    items, scores = learned._changed(**twins).top_k(everybody, 20)
+    items, scores = learned.changed(**twins).top_k(everybody, 20)
     np.testing.assert_array_equal(items[:, 0::2] + 1, items[:, 1::2])
     np.testing.assert_array_equal(scores[:, 0::2], scores[:, 1::2])
 
@@ -266,7 +266,7 @@ def test_items_known_by_name_alone_are_placed_when_they_come(log: Interactions) 
 def test_points_far_beyond_the_ball_have_no_table(log: Interactions) -> None:
     model = TransCFMixture(**SMALL).fit(log)
     learned = learned_by(model)
-    far = learned._changed(items=50 * learned.items)
+    far = learned.changed(items=50 * learned.items)
     assert far._block_users() is None
     check_lists(far, np.arange(0, log.n_users, 7, dtype=np.int32), 5, learned.known.seen)
 
@@ -352,7 +352,7 @@ def test_lists_are_those_of_all_scores(
 def test_many_equal_items_go_by_row(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "_SPARE", spare)
     learned = random_mixture(5, 900, 20)
-    same = learned._changed(items=np.tile(learned.items[:1], (900, 1)), bias=0 * learned.bias)
+    same = learned.changed(items=np.tile(learned.items[:1], (900, 1)), bias=0 * learned.bias)
     check_lists(same, np.arange(12, dtype=np.int32), 10, learned.known.seen)
 
 
@@ -372,7 +372,7 @@ def test_vectors_that_are_not_finite_are_refused(log: Interactions, model: Trans
         pytest.skip("the means of contexts are not finite then")
     items = learned.items.copy()
     items[7] = np.nan
-    broken, allowed = learned._changed(items=items), np.arange(log.n_items) != 7
+    broken, allowed = learned.changed(items=items), np.arange(log.n_items) != 7
     users = np.arange(3, dtype=np.int32)
     with pytest.raises(EvaluationError, match="NaN or infinite"):
         broken.top_k(users, 5)

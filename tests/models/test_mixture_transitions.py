@@ -160,7 +160,7 @@ def test_lists_are_those_of_all_scores(
     strength: float, share: float,
 ) -> None:  # fmt: skip
     learned = random_mixture(seed, n_items, longest, tau=tau, beta=beta, history_decay=decay)
-    learned = learned.with_transitions(Transitions.of(learned, strength))
+    learned = learned.changed(transitions=Transitions.of(learned, strength))
     rng, users = np.random.default_rng(seed), np.arange(12, dtype=np.int32)
     seen = learned.known.seen if seed % 3 else None
     allowed = None if share == 1 else rng.random(n_items) < share

@@ -25,7 +25,7 @@ from transcf.models.registry import create, load, preset, presets
 from transcf.models.training import Epoch, FitOptions
 from transcf.models.transcf import TransCF
 from transcf.models.transcf import model as transcf_model
-from transcf.models.transcf.solver import TransCFSolver
+from transcf.models.transcf.model import TransCFSolver
 from transcf.models.triples import Problem
 
 VARIANTS = ["translation", "dot", "alt", "none", "emb"]

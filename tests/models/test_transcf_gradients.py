@@ -22,8 +22,8 @@ from tests.models.transcf_exact import (
 from transcf.kernels import Array
 from transcf.kernels.lanes import LANES
 from transcf.models.transcf import TransCFSettings
+from transcf.models.transcf.model import BIAS_RATE, TransCFSolver
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver import BIAS_RATE, TransCFSolver
 from transcf.models.triples import Problem
 
 # "emb" has the score of "translation".

@@ -15,8 +15,7 @@ from transcf.errors import DataError, ParameterError
 from transcf.models.registry import load
 from transcf.models.transcf import TransCF, TransCFSettings
 from transcf.models.transcf.fitted import (
-    ItemSide,
-    Neighbors,
+    averages,
     by_count,
     fold_users,
     refine_user,
@@ -45,19 +44,19 @@ def test_the_closed_forms_minimise_the_error_of_known_pairs(form: str) -> None:
     rng = np.random.default_rng(0)
     b, n, weights = vectors(rng, 12), vectors(rng, 12), rng.uniform(0.1, 1, 7)
     rows = rng.permutation(12)[:7]
-    neighbors = Neighbors(np.array([0, 7]), rows, weights, 12)
+    means = averages(np.array([0, 7]), rows, weights, 12)
 
     def user_error(a: np.ndarray, q: np.ndarray) -> float:
         return float(weights @ SCORE_FUNCTIONS[form].pair_cost(a, q, b[rows], n[rows]))
 
-    (a,), (q,) = fold_users(SCORE_FUNCTIONS[form], neighbors, ItemSide(b, n, np.zeros(12)), 1.0)
+    (a,), (q,) = fold_users(SCORE_FUNCTIONS[form], means, b, n, 1.0)
     np.testing.assert_allclose(q, b[rows].mean(axis=0))
-    users, means = vectors(rng, 12), vectors(rng, 12)
+    users, near = vectors(rng, 12), vectors(rng, 12)
 
     def item_error(b: np.ndarray, n: np.ndarray) -> float:
-        return float(SCORE_FUNCTIONS[form].pair_cost(users[rows], means[rows], b, n).sum())
+        return float(SCORE_FUNCTIONS[form].pair_cost(users[rows], near[rows], b, n).sum())
 
-    (item,) = SCORE_FUNCTIONS[form].place_items(neighbors.even, users, means)
+    (item,) = SCORE_FUNCTIONS[form].place_items(means[0], users, near)
     mean = users[rows].mean(axis=0)
     for step in 1e-3 * rng.standard_normal((50, 5)):
         assert user_error(a + step, q) > user_error(a, q)
@@ -66,7 +65,8 @@ def test_the_closed_forms_minimise_the_error_of_known_pairs(form: str) -> None:
 
 def test_steps_lower_the_training_loss() -> None:
     rng = np.random.default_rng(1)
-    items = ItemSide(vectors(rng, 60), vectors(rng, 60), 0.1 * rng.standard_normal(60))
+    b, n, bias = vectors(rng, 60), vectors(rng, 60), 0.1 * rng.standard_normal(60)
+    items = (b, n, bias)
     rows, pool = np.arange(8), np.arange(8, 60)
     settings = TransCFSettings(
         variant="translation",
@@ -76,17 +76,14 @@ def test_steps_lower_the_training_loss() -> None:
         reg_distance=0.05,
         reg_neighborhood=0.1,
     )
-    form, neighbors = (
-        SCORE_FUNCTIONS["translation"],
-        Neighbors(np.array([0, 8]), rows, np.ones(8), 60),
-    )
-    (a,), (q,) = fold_users(form, neighbors, items, 1.0)
+    form, means = SCORE_FUNCTIONS["translation"], averages(np.array([0, 8]), rows, np.ones(8), 60)
+    (a,), (q,) = fold_users(form, means, b, n, 1.0)
 
     def loss(a: np.ndarray) -> float:
         """The hinge over all negatives at once, plus the regularizers."""
-        scores = items.bias - form.pair_cost(a, q, items.b, items.n)
+        scores = bias - form.pair_cost(a, q, b, n)
         hinge = np.maximum(0, settings.margin - scores[rows][:, None] + scores[pool]).max(axis=1)
-        near = form.pair_cost(a, q, items.b[rows], items.n[rows])
+        near = form.pair_cost(a, q, b[rows], n[rows])
         spread = settings.reg_neighborhood * ((a - q) ** 2).sum()
         return float((hinge + settings.reg_distance * near).mean() + spread)
 

@@ -14,8 +14,8 @@ from transcf.kernels import Array
 from transcf.kernels.translation import MAX_NORM
 from transcf.models.factors import NORM_POWERS
 from transcf.models.training import EpochStats
+from transcf.models.transcf.model import BIAS_RATE, TransCFSettings
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
-from transcf.models.transcf.solver import BIAS_RATE, TransCFSettings
 from transcf.models.triples import Problem, first_tensors
 
 BATCH = 1000

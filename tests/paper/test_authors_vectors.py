@@ -13,7 +13,7 @@ from transcf.data.split import Split
 from transcf.evaluation import evaluate
 from transcf.models.fitted import TrainingData
 from transcf.models.transcf.fitted import Translated
-from transcf.models.transcf.solver import TransCFSettings
+from transcf.models.transcf.model import TransCFSettings
 from transcf.paper.pairs import closer
 from transcf.paper.spaces import Pairs, Space
 

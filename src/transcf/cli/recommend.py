@@ -82,8 +82,7 @@ def recommend(
         return
     _check_out(out, as_json)
     check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
-    from transcf.models.lookup import Filters
-    from transcf.models.tables import recommendation_pieces
+    from transcf.models.tables import Filters, recommendation_pieces
 
     model = options.open_model(folder)
     filters: dict[str, Any] = {

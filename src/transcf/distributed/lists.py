@@ -18,10 +18,9 @@ from transcf.distributed.cluster import Cluster
 from transcf.errors import DataError
 from transcf.io.model_dir import NAME, current_folder
 from transcf.models.fitted import FittedScorer
-from transcf.models.lookup import Filters
 from transcf.models.progress import ProgressBar
 from transcf.models.registry import load_version
-from transcf.models.tables import write_lists
+from transcf.models.tables import Filters, write_lists
 
 PLAN = "parts.json"
 #: Users of a part. It does not depend on the number of workers, so that any number can continue. It

@@ -113,12 +113,8 @@ def _current_value(old: str, value: Any) -> Any:
 
 def without_removed(class_name: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Leave removed parameters of a saved model out if they have the value of all models now."""
-    removed = REMOVED.get(class_name, {})
-    return {
-        name: value
-        for name, value in params.items()
-        if name not in removed or value != removed[name]
-    }
+    removed = REMOVED.get(class_name, {}).items()
+    return dict(param for param in params.items() if param not in removed)
 
 
 def warn_of_group(class_name: str, group: str, names: Collection[str]) -> None:

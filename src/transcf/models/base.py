@@ -36,7 +36,6 @@ from transcf.models.event_weights import WeightSettings
 from transcf.models.explain import Explanation, explanation
 from transcf.models.families import IterationSettings, LogSizes, check_memory
 from transcf.models.fitted import FittedScorer, check_fit
-from transcf.models.lookup import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.params import (
     Configurable,
     S,
@@ -47,9 +46,9 @@ from transcf.models.params import (
     nested_params,
     values_of,
 )
+from transcf.models.tables import Fallback, Filters, OnUnknown, history_rows, user_rows
 from transcf.models.training import DivergedRunError, FitOptions, Held, TrainingRun
 from transcf.models.trend import (
-    AutoTrend,
     is_automatic,
     manual_trend,
     restored,
@@ -228,10 +227,9 @@ class Recommender(Configurable[S], Scorer, ABC):
             >>> model.refit(log).report_["interactions"]
             3000
         """
-        before, trend = self._without_trend(), trend_of(self._fitted())
-        chosen = self.report_.get("trend")
-        self._fit(log, None, options, self.best_epoch_, before, trend)
-        if trend is None and chosen is not None:
+        before, chosen = self._fitted(), self.report_.get("trend")
+        self._fit(log, None, options, self.best_epoch_, before)
+        if trend_of(before) is None and chosen is not None:
             self.report_["trend"] = chosen  # why there is none
         return self
 
@@ -242,7 +240,6 @@ class Recommender(Configurable[S], Scorer, ABC):
         options: FitOptions | None,
         last_epoch: int | None = None,
         before: FittedScorer | None = None,
-        kept_trend: AutoTrend | None = None,
     ) -> Self:
         from transcf.data.readers import as_interactions, as_partitioned
 
@@ -268,7 +265,7 @@ class Recommender(Configurable[S], Scorer, ABC):
         run = TrainingRun(
             self.name, log, known, settings, validation, options,
             last_epoch=last_epoch,
-            before=before,
+            before=None if before is None else without_trend(before),
             add_manual_trend=manual_trend(log, self.settings),
             divergence_hint=self._divergence_hint,
         )  # fmt: skip
@@ -278,7 +275,7 @@ class Recommender(Configurable[S], Scorer, ABC):
                 learned = self._learn(run)
                 if run.ending is None:  # there are no epochs, whose times would be known
                     run.report["training_seconds"] = round(clock() - started, 3)
-                learned = with_trend(learned, run, kept_trend)
+                learned = with_trend(learned, run, trend_of(before))
         except DivergedRunError as error:
             if error.learned is not None:  # its best finite state is better than nothing
                 self._take_over(error.learned, run, settings, started)

@@ -38,7 +38,7 @@ from transcf.models.fitted import Composite, FittedScorer, TrainingData
 from transcf.models.params import Text, init_from_params, params_of, setting, settings
 from transcf.models.registry import canonical_name, create, model_class, name_and_params
 from transcf.models.training import DivergedRunError, Held, TrainingRun
-from transcf.models.trend import WithItemOffsets, trend_of, typical_spread, without_trend
+from transcf.models.trend import WithItemOffsets, typical_spread
 from transcf.retrieval.scorer import Scorer
 from transcf.retrieval.sums import CachedScorer, SumView, Weights, search_weights
 
@@ -238,13 +238,12 @@ class Blend(Recommender[BlendSettings]):
             if options.checkpoint is not None:
                 folder = options.checkpoint / f"{place + 1}-{part.name}"
                 options = replace(options, checkpoint=folder)
-            epoch, own, trend = None, None, None  # validation data choose what a refit keeps
+            epoch, fitted = None, None  # validation data choose what a refit keeps
             if isinstance(before, Blended):
                 fitted, epoch = before.parts[place], int(before.best_epochs[place]) or None
-                own, trend = without_trend(fitted), trend_of(fitted)
                 model.settings_ = model._settings_for(before.known)
             try:
-                model._fit(run.train, run.validation, options, epoch, own, trend)
+                model._fit(run.train, run.validation, options, epoch, fitted)
             except DivergedRunError as error:  # one part is not a blend
                 raise DivergenceError(f"Part {place + 1} of the blend: {error}") from error
             if model.report_.get("ending") == "interrupted":

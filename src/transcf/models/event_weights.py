@@ -206,16 +206,14 @@ class InteractionWeights:
         """(n_events,) float32, 1 on average over each user."""
         if self.is_even:
             return EVEN
-        scaled: Array = self.raw / np.repeat(self._means, self.log.by_user.counts)
-        return scaled.astype(np.float32)
+        return (self.raw / np.repeat(self._means, self.log.by_user.counts)).astype(np.float32)
 
     @cached_property
     def of_users(self) -> Array:
         """(n_users,) float64: mean weight of each user's events, 1 on average over the events."""
         if self.is_even or not self.between_users:
             return np.ones(self.log.n_users)
-        scaled: Array = self._means / self.raw.mean()
-        return scaled
+        return np.asarray(self._means / self.raw.mean())
 
     @property
     def sums_of_users(self) -> Array:
@@ -231,10 +229,8 @@ class InteractionWeights:
 
     @property
     def _means(self) -> Array:
-        counts = self.log.by_user.counts
         means: Array = np.bincount(self.log.user_rows, self.raw, self.log.n_users)
-        means /= np.maximum(1, counts)
-        return means
+        return means / np.maximum(1, self.log.by_user.counts)
 
 
 def by_place(log: Interactions, recency: float) -> Array:

@@ -58,11 +58,6 @@ class Contributions:
     meaning: str  # what an effect is, after "An effect is"
     rest: float | None = None
 
-    @classmethod
-    def of_leads(cls, history: Rows, leads: Effects, meaning: str) -> Contributions:
-        """Return effects from the lead as it is and with each item changed, (n + 1,)."""
-        return cls(history, leads[0] - leads[1:], meaning)
-
     @property
     def shares(self) -> Effects:
         """Effects divided by the sum of their absolute values, (n,)."""
@@ -91,7 +86,7 @@ def by_leaving_out(
         rows = np.arange(len(lists), dtype=np.int32)
         block = fold(Histories.of(lists, n_items)).scores(rows)
         leads[places] = block[:, item] - known.average_item(block.T)
-    return Contributions.of_leads(history, leads, LEFT_OUT)
+    return Contributions(history, leads[0] - leads[1:], LEFT_OUT)
 
 
 #: Items that the sentence names, at most: those that drew, and those that pushed away.
@@ -146,20 +141,18 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """Which items drew it, in words."""
-        drew, pushed = (
-            " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-            for words in (self._named(1)[:_DREW], self._named(-1)[:_PUSHED])
-        )
+        drew, pushed = self._named(1, _DREW), self._named(-1, _PUSHED)
         if not (drew or pushed):
             return f"Nothing in the history drew {self.item_id} or pushed it away."
         first = f"{self.item_id} was drawn most by {drew}"
         first = first if drew else f"Nothing in the history drew {self.item_id}"
         return f"{first}; {pushed} pushed it away most." if pushed else f"{first}."
 
-    def _named(self, sign: int) -> list[str]:
-        """Return past items with their shares, those with effects of one sign."""
-        own = (entry for entry in self.effects if sign * entry.effect > 0)
-        return [f"{entry.item_id} ({_percent(entry.share)})" for entry in own]
+    def _named(self, sign: int, most: int) -> str:
+        """Name past items with effects of one sign, and their shares."""
+        own = [entry for entry in self.effects if sign * entry.effect > 0][:most]
+        words = [f"{entry.item_id} ({_percent(entry.share)})" for entry in own]
+        return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
     @property
     def reading(self) -> str:
@@ -238,7 +231,10 @@ def explanation(
         )
     found, row = learned.contributions(history, target), 0 if user is None else user[0]
     score = scorer.scores(np.array([row], np.int32), np.array([target], np.int32))
-    strongest = _strongest(found.effects, int(top))
+    # The largest positive effects, and half as many negative ones.
+    order = np.argsort(-found.effects, kind="stable")
+    drew, pushed = order[found.effects[order] > 0], order[found.effects[order] < 0][::-1]
+    strongest = np.concatenate([drew[:top], pushed[: (top + 1) // 2]])
     rest = np.delete(found.shares, strongest)
     past = known.items.ids(found.history[strongest]).to_list()
     effects = (found.effects[strongest].tolist(), found.shares[strongest].tolist())
@@ -246,7 +242,7 @@ def explanation(
     if len(found.history) < len(history):
         latest = f"the latest {len(found.history):,} were looked at"
         notes = (f"Of {len(history):,} past items {latest}, as if there were no others.",)
-    remarks = learned.remarks(None if user is None else row, history, target, int(top))
+    remarks = learned.remarks(None if user is None else row, history, target, top)
     return Explanation(
         user_id=None if user is None else user[1],
         item_id=item,
@@ -261,13 +257,6 @@ def explanation(
         notes=notes + remarks.words,
         details=remarks.facts,
     )
-
-
-def _strongest(effects: Effects, top: int) -> npt.NDArray[np.int64]:
-    """Indices of the `top` largest positive effects, then of half as many negative ones."""
-    order = np.argsort(-effects, kind="stable")
-    drew, pushed = order[effects[order] > 0], order[effects[order] < 0][::-1]
-    return np.concatenate([drew[:top], pushed[: (top + 1) // 2]])
 
 
 def _percent(share: float) -> str:

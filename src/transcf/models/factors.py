@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """`Factors`: a vector for every user and item, scored by inner product or by distance.
 
 `first_vectors` draws the first ones. `HistoryMap` folds in new users for models without a fold-in
@@ -79,13 +80,11 @@ class Factors(FittedScorer):
         self._fold, self._stores_users, self._senders = fold, stores_users, senders
 
     def arrays(self) -> Arrays:
-        """Return `user_vectors`, `item_vectors`, `item_bias` where there is one, and the rest."""
         users = {"user_vectors": self.users} if self._stores_users else {}
         bias = {} if self.bias is None else {"item_bias": self.bias}
         return {**users, "item_vectors": self.items, **bias, **self.extras}
 
     def attributes(self) -> dict[str, Any]:
-        """Return all of them."""
         return {"user_vectors": self.users, **self.arrays()}
 
     # -- scores ------------------------------------------------------------------------------
@@ -95,11 +94,9 @@ class Factors(FittedScorer):
         return vector_form(self.geometry, self.users, self.items, self.bias)
 
     def linear_form(self) -> LinearForm:
-        """Return the score as inner products."""
         return self._form
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
-        """Score pairs of rows by the direct formula: (n,)."""
 
         def score(u: Rows, i: Rows) -> Scores:
             x, y = self.users[u], self.items[i]
@@ -110,7 +107,6 @@ class Factors(FittedScorer):
         return in_pieces(score, users, items)
 
     def with_bias(self, offset: Scores) -> Factors | None:
-        """Return a scorer with a number added to each item's bias; None if it has no biases."""
         if self.bias is None:
             return None
         changed = copy(self)  # without cached properties
@@ -120,16 +116,14 @@ class Factors(FittedScorer):
     # -- new users, similar users and items ----------------------------------------------------
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Score all items for new users, given by their items."""
         users = user_side(self.geometry, self._fold(histories), self.bias is not None)
         return FormView(self.name, self.rankable, self._form.for_users(*users))
 
     def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer with other histories; trained vectors are better than predicted ones."""
+        # Trained vectors are better than those that a map predicts.
         return self if isinstance(self._fold, HistoryMap) else self.fold_in(histories)
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return the effects of the items of a history on the position of a new user."""
         fold: Any = self._fold
         vector = self.items[item].astype(np.float64)
         rest = 0.0 if self.bias is None else float(self.bias[item])
@@ -140,29 +134,24 @@ class Factors(FittedScorer):
         # By distance, too, a lead is linear in the user's vector x: |x|^2 is in both scores.
         places, average = fold.changed(history), self._average_item
         leads = places @ (vector - average) * (1 if self.geometry == "dot" else 2)
-        return Contributions.of_leads(history, leads, fold.meaning)
+        return Contributions(history, leads[0] - leads[1:], fold.meaning)
 
     @cached_property
     def _average_item(self) -> npt.NDArray[np.float64]:
         return self.known.average_item(self.items)
 
     def position(self, user: int | None, history: Rows) -> Scores | None:
-        """Return the vector of a user, or that of a new user."""
-        if user is None:
-            users, row = self._fold(Histories.of([history], len(self.items))), 0
-        else:
-            users, row = self.users, user
-        return users[row]
+        if user is not None:
+            return self.users[user]
+        return self._fold(Histories.of([history], len(self.items)))[0]
 
     def item_similarity(self) -> Scorer:
-        """Return the cosine or the nearness of item vectors, or what items add to each other."""
         form = self._likeness(self.items)
         if self._senders is not None:
             form = StoredForm(self._senders, self.items, np.zeros(len(self.items), np.float32))
         return FormView(self.name, self.rankable, form)
 
     def user_similarity(self) -> Scorer:
-        """Return the cosine or the nearness of user vectors."""
         return FormView(self.name, self.known.active, self._likeness(self.users))
 
     def _likeness(self, vectors: Scores) -> LinearForm:
@@ -239,9 +228,14 @@ class HistoryMap:
 
     @cached_property
     def _map(self) -> Scores:
+        """W, (d + 1, dim) float32, by least squares; all inputs but the constant have a ridge."""
         active = np.flatnonzero(self._known.active)
-        inputs = self._inputs(self._known.seen.take(active))
-        return _least_squares(inputs, self._users[active])
+        x = self._inputs(self._known.seen.take(active)).astype(np.float64)
+        gram = x.T @ x
+        squares = np.diag(gram)[:-1]
+        ridge = max(_RIDGE * float(squares.mean()), float(np.finfo(np.float32).tiny))
+        gram[:-1, :-1] += ridge * np.eye(len(squares))
+        return np.linalg.solve(gram, x.T @ self._users[active]).astype(np.float32)
 
     def _inputs(self, owned: Csr) -> Scores:
         """Return the inputs of histories and a constant 1, (n, d + 1)."""
@@ -249,19 +243,6 @@ class HistoryMap:
         scale = lengths if self._power == 1 else np.sqrt(lengths)
         sums = (owned.to_scipy() @ self._items) / scale
         return np.hstack([sums, np.ones_like(sums[:, :1])]).astype(np.float32)
-
-
-def _least_squares(inputs: Scores, outputs: Scores) -> Scores:
-    """Return W that minimises |inputs W - outputs|^2, (d_in, d_out) float32.
-
-    The last input is the constant 1; the others have a ridge that grows and shrinks with them.
-    """
-    x = inputs.astype(np.float64)
-    gram = x.T @ x
-    squares = np.diag(gram)[:-1]
-    ridge = max(_RIDGE * float(squares.mean()), float(np.finfo(np.float32).tiny))
-    gram[:-1, :-1] += ridge * np.eye(len(squares))
-    return np.linalg.solve(gram, x.T @ outputs).astype(np.float32)
 
 
 #: Rows that are drawn at once.
@@ -286,8 +267,6 @@ def first_vectors(
 
 
 NormConstraint: TypeAlias = Literal["norm", "squared", "none"]
-
-
 #: The power of its norm by which a vector outside of the ball is divided.
 NORM_POWERS: dict[NormConstraint, int] = {"none": 0, "norm": 1, "squared": 2}
 

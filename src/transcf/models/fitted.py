@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """`FittedScorer`: learned arrays, which score users and items by row.
 
 `check_fit` looks at the result of a fit.
@@ -167,15 +168,12 @@ class Composite(FittedScorer):
         return self._view
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Fold in new users in every part."""
         return self._compose(lambda part: part.fold_in(histories))
 
     def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories in every part."""
         return self._compose(lambda part: part.with_histories(histories))
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Fold in new users with steps of training in every part."""
         return self._compose(lambda part: part.fold_in_with_sgd(histories, steps))
 
 
@@ -187,7 +185,6 @@ class ItemScores(FittedScorer):
         self.item_scores = stored(arrays, "item_scores", np.float32, (len(known.items),))
 
     def arrays(self) -> Arrays:
-        """Return the scores."""
         return {"item_scores": self.item_scores}
 
     def _score_block(self, users: Rows) -> Scores:
@@ -197,11 +194,9 @@ class ItemScores(FittedScorer):
         return self.item_scores[items]
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Return the same scores for all."""
         return BlockView(self.name, self.rankable, self._score_block)
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Refuse: scores do not depend on histories."""
         raise UnsupportedError(
             f"{self.name} cannot explain a score by a history: it is the same for all "
             "users; use a model such as TransCF or EASE."

@@ -17,8 +17,9 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from numbers import Integral, Rational, Real
 from types import NoneType, UnionType
 from typing import (
@@ -244,26 +245,28 @@ def _rule(hint: Any, bounds: Number) -> Rule:
     return replace(bounds, whole=plain is int, optional=NoneType in parts)
 
 
-def fields_of(kind: type) -> list[Field[Any]]:
+def fields_of(kind: type) -> tuple[Field[Any], ...]:
     """Return the fields of a class of settings: its own first, then those of its family."""
     found = {entry.name: entry for entry in fields(kind)}
     order: dict[str, None] = {}
     for parent in reversed(kind.__mro__):
         own = [name for name in inspect.get_annotations(parent) if name not in order]
         order = dict.fromkeys([*own, *order])
-    return [found[name] for name in order if name in found]
+    return tuple(found[name] for name in order if name in found)
 
 
-def flat_fields(kind: type) -> list[Field[Any]]:
+@cache
+def flat_fields(kind: type) -> tuple[Field[Any], ...]:
     """Return the same with the fields of a group, such as `event_weights`, in its place."""
     found: list[Field[Any]] = []
     for entry in fields_of(kind):
         rule = entry.metadata["rule"]
         found += flat_fields(rule.kind) if isinstance(rule, Group) else [entry]
-    return found
+    return tuple(found)
 
 
-def rules_of(kind: type) -> dict[str, Rule]:
+@cache
+def rules_of(kind: type) -> Mapping[str, Rule]:
     """Return what each field allows; groups are taken apart."""
     return {entry.name: entry.metadata["rule"] for entry in flat_fields(kind)}
 
@@ -348,7 +351,7 @@ class Configurable(Generic[S]):
         return params_of(self.settings)
 
     @classmethod
-    def _rules(cls) -> dict[str, Rule]:
+    def _rules(cls) -> Mapping[str, Rule]:
         return rules_of(cls._settings_class)
 
     @classmethod
@@ -363,17 +366,12 @@ class Configurable(Generic[S]):
             kind, params = aliases.current_params(cls.__name__, params)
             if kind != cls.__name__:
                 raise ParameterError(f"This is another model now: use {kind}.")
+            if unknown := [name for name in params if name not in cls._param_names()]:
+                raise unknown_name(cls.__name__, unknown[0], cls._rules())
         nested = nested_params(cls._settings_class, params, base)
         if alone := params.keys() - nested.keys():
             aliases.warn_of_group(cls.__name__, "event_weights", alone)
-        cls._check_names(nested)
         return nested
-
-    @classmethod
-    def _check_names(cls, names: Iterable[str]) -> None:
-        """Raise a `ParameterError` for the first unknown hyper-parameter."""
-        if unknown := [name for name in names if name not in cls._param_names()]:
-            raise unknown_name(cls.__name__, unknown[0], cls._rules())
 
     def _check_params(self) -> None:
         """Raise a `ParameterError` for the first parameter with a value that is not allowed."""

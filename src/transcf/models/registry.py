@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from transcf.errors import ModelFileError, ParameterError, did_you_mean, shown
 from transcf.models import aliases
-from transcf.models.params import flat_params, nested_params, values_of
+from transcf.models.params import flat_fields, flat_params, nested_params, values_of
 
 if TYPE_CHECKING:
     from transcf.data.training_data import TrainingData
@@ -167,8 +167,6 @@ def describe(name: str, *, whole: bool = True) -> dict[str, Any]:
 
     Unless `whole`, a variant has only the parameters that make it one.
     """
-    from transcf.models.params import flat_fields, values_of
-
     kind, name = _find(name)
     values = values_of(create(name).settings)
     own, first = kind._variants[name], next(iter(kind._variants))
@@ -264,7 +262,6 @@ def model_of(
         )
     model_kind, params = import_class(kind), aliases.without_removed(kind, params)
     try:
-        model_kind._check_names(params)
         model: Recommender[Any] = model_kind(**nested_params(model_kind._settings_class, params))
         model._check_params()
     except ParameterError as error:

@@ -1,15 +1,17 @@
-"""Tables of recommendations, similar items and scores: ids of the caller in, ids out.
+"""Answers with ids of the caller: their rows, filters, and tables of what a model finds.
 
 `recommend`, `recommend_all`, `recommend_for` and the command line all come here: ids are looked up,
-`best_items` finds the items that the filters allow, and `listed` makes a polars table of them.
+`_best_items` finds the items that the filters allow, and `listed` makes a polars table of them.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,29 +20,222 @@ import polars as pl
 from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import UNKNOWN, Id, IdMap, Rows
 from transcf.data.interactions import Mask
-from transcf.errors import ParameterError, check_integer, check_word, shown
-from transcf.models.fitted import FittedScorer, popularity_scorer
-from transcf.models.lookup import (
-    Filters,
-    OnUnknown,
-    batch_of,
-    check_length,
-    history_rows,
-    session_ids,
-    usable_rows,
-    user_rows,
-    users_of,
+from transcf.errors import (
+    DataError,
+    ParameterError,
+    UnknownIdError,
+    check_flag,
+    check_integer,
+    check_word,
+    shown,
 )
+from transcf.models.fitted import FittedScorer, popularity_scorer
 from transcf.retrieval.scorer import Scorer, Scores, nearest
+
+OnUnknown: TypeAlias = Literal["raise", "skip"]
+#: The same for lists, which have something to fall back on.
+Fallback: TypeAlias = Literal["raise", "skip", "popular"]
+#: Item rows for all users, or by user id.
+ItemLists: TypeAlias = Rows | Mapping[Id, Rows]
 
 #: Rows of a table that are held at once when it is written to a file.
 PIECE_ROWS = 2**20
-#: Cells of the table of forbidden items that is held at once where users have own allow-lists.
+#: Cells of the table of allowed items that is held at once where lists belong to single users.
 _CELLS = 2**24
 _NO_ROWS: Rows = np.empty(0, dtype=np.int32)
 
 
-def best_items(
+# -- filters -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters of a request, with the meanings of the parameters of `Recommender.recommend`."""
+
+    exclude_seen: bool = True
+    items: ItemLists | None = None
+    exclude: ItemLists | None = None
+    on_unknown: Fallback = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuse values that only behave like True or False."""
+        check_flag("exclude_seen", self.exclude_seen)
+
+    @classmethod
+    def of(
+        cls, catalogue: IdMap, exclude_seen: bool = True, items: Any = None, exclude: Any = None,
+        on_unknown: Fallback = "raise",
+    ) -> Filters:  # fmt: skip
+        """Look up item ids: a list for all users, or a mapping from user ids to lists.
+
+        Unknown items are skipped. A warning says how many.
+        """
+        allowed = _rows_of_lists(catalogue, items, "items")
+        denied = _rows_of_lists(catalogue, exclude, "exclude")
+        return cls(exclude_seen, allowed, denied, on_unknown)
+
+    @property
+    def by_user(self) -> bool:
+        """Whether a list belongs to single users."""
+        return isinstance(self.items, Mapping) or isinstance(self.exclude, Mapping)
+
+
+def _rows_of_lists(catalogue: IdMap, wanted: Any, name: str) -> ItemLists | None:
+    """Return the rows of the known ids; `name` is the parameter for the warning."""
+    if wanted is None:
+        return None
+    by_user = isinstance(wanted, Mapping)
+    lists = [list(_as_ids(one, "item")) for one in (wanted.values() if by_user else [wanted])]
+    rows = catalogue.rows([item for one in lists for item in one])
+    unknown = int(np.count_nonzero(rows == UNKNOWN))
+    if unknown:
+        warnings.warn(
+            f"{unknown:,} of {len(rows):,} item ids in {name} are unknown to the model and were "
+            "skipped.",
+            stacklevel=4,  # the caller of the method that recommends
+        )
+    parts = np.split(rows, np.cumsum([len(one) for one in lists])[:-1])
+    found = [part[part != UNKNOWN] for part in parts]
+    return dict(zip(wanted, found, strict=False)) if by_user else found[0]
+
+
+# -- users, items and sessions -----------------------------------------------------------------
+
+
+def user_rows(learned: FittedScorer, users: Any, on_unknown: Fallback) -> Rows:
+    """Return the rows of users with training interactions, each once, in the order of ids."""
+    has_history = learned.known.active
+    if users is None:
+        return np.flatnonzero(has_history).astype(np.int32)
+    return usable_rows(learned.known.users, users, "user", has_history, on_unknown)
+
+
+def users_of(learned: FittedScorer, users: Any, on_unknown: Fallback) -> tuple[Rows, pl.Series]:
+    """Return the rows and ids of users, each once; with "popular" a row may be `UNKNOWN`."""
+    check_word("on_unknown", on_unknown, get_args(Fallback))
+    known = learned.known.users
+    if users is None or on_unknown != "popular":
+        rows = user_rows(learned, users, on_unknown)
+        return rows, known.ids(rows)
+    ids = list(dict.fromkeys(_plain_id(known, user) for user in _as_ids(users, "user")))
+    rows = known.rows(ids)
+    owners = pl.Series(ids, dtype=pl.String if known.is_text else pl.Int64)
+    return np.where(learned.known.active[rows], rows, np.int32(UNKNOWN)), owners
+
+
+def _plain_id(ids: IdMap, user: Any) -> Id:
+    """Return an id as a Python value, or raise a `ParameterError` if it is of another type."""
+    value = user.item() if isinstance(user, np.generic) else user
+    if ids.is_text:
+        # Command line arguments that are not UTF-8 come as lone surrogates.
+        fits = isinstance(value, str) and value.encode("utf-8", "replace").decode() == value
+    else:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        fits = is_integer and -(2**63) <= value < 2**63
+    if not fits:
+        kinds = "text in UTF-8" if ids.is_text else "integers of 64 bits"
+        raise ParameterError(
+            f"user {shown(user)} cannot stand in a table with the others: user ids are {kinds}."
+        )
+    checked: Id = value
+    return checked
+
+
+def history_rows(
+    learned: FittedScorer, history: Any, on_unknown: Fallback, name: str = "the history"
+) -> Rows:
+    """Return the item rows of a history in its order, each once at its last place.
+
+    There is at least one, except with "popular". Errors call the history by its `name`.
+    """
+    check_word("on_unknown", on_unknown, get_args(Fallback))
+    wanted = list(_as_ids(history, "item"))
+    if not wanted and on_unknown != "popular":
+        raise DataError(f"{name[0].upper()}{name[1:]} is empty: give at least one item id.")
+    rows = usable_rows(
+        learned.known.items, wanted, "item", learned.rankable, on_unknown, distinct=False
+    )
+    if not len(rows) and on_unknown == "skip":
+        raise UnknownIdError(
+            f"None of the {len(wanted)} items of {name} is known from training: give at least one "
+            "that is."
+        )
+    _, last = np.unique(rows[::-1], return_index=True)
+    return rows[np.sort(len(rows) - 1 - last)]
+
+
+def batch_of(history: Any) -> Mapping[Id, Any] | None:
+    """Return sessions by id, numbered from 0 if they come as a list of lists; None for one."""
+    if isinstance(history, Mapping):
+        return history
+    if isinstance(history, np.ndarray) and history.ndim > 1:
+        history = list(history)
+    elif hasattr(history, "to_list"):  # a column of a table
+        history = history.to_list()
+    is_batch = isinstance(history, list | tuple) and any(
+        hasattr(one, "__iter__") and not isinstance(one, str) for one in history
+    )
+    return dict(enumerate(history)) if is_batch else None
+
+
+def session_ids(batch: Mapping[Id, Any]) -> pl.Series:
+    """Return the ids of sessions as a column."""
+    for kind, dtype in ((int, pl.Int64), (str, pl.String)):
+        if all(isinstance(name, kind) and not isinstance(name, bool) for name in batch):
+            return pl.Series("session_id", list(batch), dtype=dtype)
+    raise ParameterError("Session ids must be all text or all integers.")
+
+
+def usable_rows(
+    ids: IdMap, wanted: Any, what: str, usable: Mask, on_unknown: Fallback, *, distinct: bool = True
+) -> Rows:
+    """Return the rows that have training interactions, in the order of the request.
+
+    Other ids raise an error if `on_unknown` says so, else they are left out.
+    """
+    named = _as_ids(wanted, what)
+    rows: Rows = ids.require(named, what) if on_unknown == "raise" else ids.rows(named)
+    is_usable = (rows != UNKNOWN) & usable[rows]
+    if on_unknown == "raise" and not is_usable.all():
+        idle = rows[~is_usable]
+        raise UnknownIdError(
+            f"{what} {ids.ids(idle[:1]).item()!r} has no training interactions "
+            f"({len(idle)} of {len(rows)} have none): leave them out, or skip them with "
+            "on_unknown='skip'."
+        )
+    kept: Rows = rows[is_usable]
+    if distinct:
+        _, first = np.unique(kept, return_index=True)
+        kept = kept[np.sort(first)]
+    return kept
+
+
+def _as_ids(wanted: Any, what: str) -> Any:
+    """Return a list of ids, from one or several."""
+    if isinstance(wanted, np.ndarray):
+        wanted = wanted.tolist()  # a single value if it has no dimension
+    if isinstance(wanted, str | int | np.integer):
+        return [wanted]
+    if isinstance(wanted, Mapping) or not hasattr(wanted, "__iter__"):
+        raise ParameterError(
+            f"{shown(wanted)} is not understood: give one {what} id or a list of ids."
+        )
+    return wanted
+
+
+def _length(k: Any, ids: IdMap) -> int:
+    """Return the length of a list, at most the number of ids."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise ParameterError(
+            f"k={shown(k)} is not allowed; it must be a whole number of at least 0."
+        )
+    return min(int(k), len(ids))
+
+
+# -- recommendations ---------------------------------------------------------------------------
+
+
+def _best_items(
     scorer: Scorer, rows: Rows, owners: Sequence[Id], k: int, seen: Csr, filters: Filters
 ) -> tuple[Rows, Scores]:
     """Find the best k items that the filters allow for each row; shapes as in `top_k`.
@@ -53,72 +248,46 @@ def best_items(
             named = np.zeros(seen.n_columns, dtype=bool)
             named[some] = True
             allowed = allowed & (named if is_allowed else ~named)
-    barred = seen if filters.exclude_seen else None
-    if isinstance(filters.exclude, Mapping):
-        own = _matrix_of_lists(filters.exclude, rows, owners, seen)
-        barred = own if barred is None else _union(barred, own, rows)
-    if not isinstance(filters.items, Mapping):
-        return scorer.top_k(rows, k, seen=barred, allowed=allowed)
-    chosen = _matrix_of_lists(filters.items, rows, owners, seen)
-    return _top_k_of_lists(scorer, rows, k, barred, allowed, chosen)
-
-
-def _matrix_of_lists(
-    by_user: Mapping[Id, Rows], rows: Rows, owners: Sequence[Id], like: Csr
-) -> Csr:
-    """Return the listed items of some rows; all other rows are empty."""
-    chosen = [by_user.get(user, _NO_ROWS) for user in owners]
-    places = np.repeat(rows, [len(one) for one in chosen])
-    return _from_pairs(places, np.concatenate([_NO_ROWS, *chosen]), like)
-
-
-def _from_pairs(rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer], like: Csr) -> Csr:
-    """Return compressed rows of pairs, which may repeat, in any order."""
-    keys = np.unique(rows.astype(np.int64) * like.n_columns + columns)
-    owners, columns = np.divmod(keys, max(1, like.n_columns))
-    counts = np.bincount(owners, minlength=like.n_rows)
-    return Csr(offsets(counts), columns.astype(np.int32), like.n_columns)
-
-
-def _union(one: Csr, other: Csr, rows: Rows) -> Csr:
-    """Return the union of two matrices in these rows; all other rows are empty."""
-    parts = one.take(rows), other.take(rows)
-    owners = np.concatenate([rows[part.entry_rows] for part in parts])
-    return _from_pairs(owners, np.concatenate([part.indices for part in parts]), one)
-
-
-def _top_k_of_lists(
-    scorer: Scorer, rows: Rows, k: int, hidden: Csr | None, allowed: Mask, chosen: Csr
-) -> tuple[Rows, Scores]:
-    """Return `top_k` with an allow-list for each user, in blocks that bound the memory.
-
-    A block ranks the items that any of its users may get, and masks those of other users.
-    """
+    hidden = seen if filters.exclude_seen else None
+    if not filters.by_user:
+        return scorer.top_k(rows, k, seen=hidden, allowed=allowed)
+    # In blocks, which bound the memory: a block ranks the items that any of its users may get.
     found, scores = _no_lists(len(rows), k)
     step = max(1, _CELLS // max(1, len(allowed)))
     for first in range(0, len(rows), step):
-        some = rows[first : first + step]
-        forbidden = np.ones((len(some), len(allowed)), dtype=bool)
-        own = chosen.take(some)
-        forbidden[own.entry_rows, own.indices] = False
-        joint = allowed & ~forbidden.all(axis=0)
-        if hidden is not None:
-            own = hidden.take(some)
-            forbidden[own.entry_rows, own.indices] = True
-        owners, columns = np.nonzero(forbidden & joint)
-        barred = _from_pairs(some[owners], columns, chosen)
         block = slice(first, first + step)
-        found[block], scores[block] = scorer.top_k(some, k, seen=barred, allowed=joint)
+        mask = _allowed_by_user(rows[block], owners[block], allowed, hidden, filters)
+        joint: Mask = np.logical_or.reduce(mask)
+        places, columns = np.nonzero(joint & ~mask)
+        order = np.argsort(rows[block][places], kind="stable")
+        counts = np.bincount(rows[block][places], minlength=seen.n_rows)
+        barred = Csr(offsets(counts), columns[order].astype(np.int32), seen.n_columns)
+        found[block], scores[block] = scorer.top_k(rows[block], k, seen=barred, allowed=joint)
     return found, scores
 
 
-# -- recommendations ---------------------------------------------------------------------------
+def _allowed_by_user(
+    rows: Rows, owners: Sequence[Id], allowed: Mask, hidden: Csr | None, filters: Filters
+) -> Mask:
+    """Return which items each user may get, (n, n_items)."""
+    mask = np.tile(allowed, (len(rows), 1))
+    if hidden is not None:
+        own = hidden.take(rows)
+        mask[own.entry_rows, own.indices] = False
+    for own_mask, owner in zip(mask, owners, strict=True):
+        if isinstance(filters.exclude, Mapping):
+            own_mask[filters.exclude.get(owner, _NO_ROWS)] = False
+        if isinstance(filters.items, Mapping):
+            listed_items = np.zeros(len(allowed), dtype=bool)
+            listed_items[filters.items.get(owner, _NO_ROWS)] = True
+            own_mask &= listed_items
+    return mask
 
 
 def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:
     """Build the table of `recommend`."""
     rows, owners = users_of(learned, users, filters.on_unknown)
-    return _user_table(learned, rows, owners, check_length(k, len(learned.known.items)), filters)
+    return _user_table(learned, rows, owners, _length(k, learned.known.items), filters)
 
 
 def recommendation_pieces(
@@ -127,7 +296,7 @@ def recommendation_pieces(
     """Yield the table of `recommend` in pieces, at least one, with a progress bar for many."""
     from transcf.models.progress import is_watched, progress_console
 
-    length = check_length(k, len(learned.known.items))
+    length = _length(k, learned.known.items)
     rows, owners = users_of(learned, users, filters.on_unknown)
     step = max(1, PIECE_ROWS // max(1, length))
     starts: Any = range(0, max(1, len(rows)), step)
@@ -151,7 +320,7 @@ def write_lists(
 
     rows = user_rows(learned, None, "raise")[first : first + size * len(paths)]
     owners = learned.known.users.ids(rows)
-    table = _user_table(learned, rows, owners, check_length(k, len(learned.known.items)), filters)
+    table = _user_table(learned, rows, owners, _length(k, learned.known.items), filters)
     # Users come in the order of their ids; some may have no list.
     cuts = [0, *table["user_id"].search_sorted(owners[size::size]), len(table)]
     for path, (start, end) in zip(paths, pairwise(cuts), strict=True):
@@ -175,7 +344,7 @@ def session_recommendations(
         else {f"the history of session {shown(name)}": one for name, one in batch.items()}
     )
     lists = [history_rows(learned, one, filters.on_unknown, name) for name, one in named.items()]
-    length = check_length(k, len(learned.known.items))
+    length = _length(k, learned.known.items)
     usable = np.array([len(one) > 0 for one in lists], dtype=bool)
     rows = np.where(usable, np.cumsum(usable) - 1, UNKNOWN).astype(np.int32)
     histories = Histories.of([one for one in lists if len(one)], len(learned.known.items))
@@ -212,19 +381,17 @@ def _ranked(
     The score of a popular item is its number of users. `owners` are needed for lists by user.
     """
     is_known = rows != UNKNOWN
-    if is_known.all() and len(rows):
-        return best_items(scorer, rows, owners, k, seen, filters)
     found, scores = _no_lists(len(rows), k)
     if is_known.any():
         names = list(compress(owners, is_known))
-        lists = best_items(scorer, rows[is_known], names, k, seen, filters)
+        lists = _best_items(scorer, rows[is_known], names, k, seen, filters)
         found[is_known], scores[is_known] = lists
     if not is_known.all():
         # All get the same, unless lists belong to single users.
         names = list(compress(owners, ~is_known))
         places = np.arange(len(names) if filters.by_user else 1, dtype=np.int32)
         nothing = Csr(np.zeros(len(places) + 1, np.int64), _NO_ROWS, seen.n_columns)
-        lists = best_items(popularity_scorer(learned.known), places, names, k, nothing, filters)
+        lists = _best_items(popularity_scorer(learned.known), places, names, k, nothing, filters)
         found[~is_known], scores[~is_known] = lists
     return found, scores
 
@@ -286,7 +453,7 @@ def similar(
     """Build the table of `similar_items` and `similar_users`."""
     check_word("on_unknown", on_unknown, get_args(OnUnknown))
     ids = learned.known.items if what == "item" else learned.known.users
-    length = check_length(k, len(ids))
+    length = _length(k, ids)
     rows = usable_rows(ids, wanted, what, similarity.rankable, on_unknown)
     found, scores = nearest(similarity, rows, length)
     return listed(ids, "neighbor_id", found, scores, ids.ids(rows).alias(f"{what}_id"))

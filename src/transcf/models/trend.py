@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """Trend: a prior of recent popularity that any model can add to its scores.
 
 A trend that is set by a number adds `trend * sd * z_i` to the score of an item: z is the logarithm
@@ -160,7 +161,6 @@ class AutoTrend:
         return replace(self, recent=recent).with_events(rows, times[added])
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a model folder."""
         values = (self.strength, self.half_life, self.spread, self.half_life_events)
         return {_TREND: np.array(values), _RECENT: self.recent}
 
@@ -185,40 +185,33 @@ def with_trend(learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None) 
 
     A refit gives the automatic trend before it in `kept`: strength and half-life stay.
     """
-    if is_automatic(run.settings):
-        learned, run.report["trend"] = _with_auto_trend(learned, run, kept)
-    # Snapshots of epochs have a manual trend already.
-    return run.add_manual_trend(learned) if run.ending is None else learned
-
-
-def _with_auto_trend(
-    learned: FittedScorer, run: TrainingRun, kept: AutoTrend | None
-) -> tuple[FittedScorer, dict[str, Any]]:
-    log = run.log
+    if not is_automatic(run.settings):
+        # Snapshots of epochs have a manual trend already.
+        return run.add_manual_trend(learned) if run.ending is None else learned
+    log, trend, report = run.log, None, dict[str, Any](strength=0.0)
     if not isinstance(log, Interactions):
-        return learned, _no_trend("a log in parts is not counted")
-    if log.timestamps is None:
-        return learned, _no_trend("events have no times")
-    if log.timestamps.min() == log.timestamps.max():
-        return learned, _no_trend("all events have the same time")
-    if kept is not None:
+        report["reason"] = "a log in parts is not counted"
+    elif log.timestamps is None:
+        report["reason"] = "events have no times"
+    elif log.timestamps.min() == log.timestamps.max():
+        report["reason"] = "all events have the same time"
+    elif kept is not None:
         trend = AutoTrend.of(log, kept.strength, kept.half_life, typical_spread(learned))
-        return trend.add_to(learned), {"strength": kept.strength, "half_life": kept.half_life}
-    if run.validation is None:
-        return learned, _no_trend(NO_VALIDATION)
-    try:
-        return _choose(learned, log, run.judge_of(_JUDGED_USERS))
-    except EvaluationError as error:
-        return learned, _no_trend(f"it cannot be validated: {error}")
-
-
-def _no_trend(reason: str) -> dict[str, Any]:
-    return {"strength": 0.0, "reason": reason}
+        report = {"strength": kept.strength, "half_life": kept.half_life}
+    elif run.validation is None:
+        report["reason"] = NO_VALIDATION
+    else:
+        try:
+            trend, report = _choose(learned, log, run.judge_of(_JUDGED_USERS))
+        except EvaluationError as error:
+            report["reason"] = f"it cannot be validated: {error}"
+    run.report["trend"] = report
+    return learned if trend is None else trend.add_to(learned)
 
 
 def _choose(
     learned: FittedScorer, log: Interactions, judge: Validation
-) -> tuple[FittedScorer, dict[str, Any]]:
+) -> tuple[AutoTrend | None, dict[str, Any]]:
     """Choose strength and half-life by coordinate search, against no trend."""
     from transcf.retrieval.sums import CachedScorer, SumView
 
@@ -238,8 +231,8 @@ def _choose(
     is_better, figures = paired_gain(judge, without, metrics(*chosen))
     report = {"strength": chosen[1], "half_life": chosen[0]} | figures
     if not is_better:
-        return learned, report | _no_trend(NO_GAIN)
-    return trend(*chosen).add_to(learned), report
+        return None, report | {"strength": 0.0, "reason": NO_GAIN}
+    return trend(*chosen), report
 
 
 def paired_gain(judge: Validation, without: Array, better: Array) -> tuple[bool, dict[str, Any]]:
@@ -309,7 +302,6 @@ class WithItemOffsets(Composite):
         return self.inner.with_bias(self.offset)
 
     def _compose(self, scorer_of: Callable[[FittedScorer], Scorer]) -> Scorer:
-        """Add the offsets to a scorer of the inner one."""
         from transcf.retrieval.sums import SumView
 
         if self._biased is not None:
@@ -318,22 +310,16 @@ class WithItemOffsets(Composite):
         return SumView(scorer.name, [scorer], [1.0], self.offset)
 
     def arrays(self) -> Arrays:
-        """Return the arrays of the inner scorer, the offsets and the trend."""
-        return self.inner.arrays() | self._own_arrays()
-
-    def _own_arrays(self) -> Arrays:
-        return {_OFFSETS: self.offset} | ({} if self.trend is None else self.trend.arrays())
+        trend = {} if self.trend is None else self.trend.arrays()
+        return self.inner.arrays() | {_OFFSETS: self.offset} | trend
 
     def stored_arrays(self) -> Arrays:
-        """Return the stored arrays of the inner scorer, the offsets and the trend."""
-        return self.inner.stored_arrays() | self._own_arrays()
+        return self.inner.stored_arrays() | self.arrays()
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the inner scorer and the offsets."""
         return self.inner.attributes() | {_OFFSETS: self.offset}
 
     def with_recent_events(self, items: Rows, times: Array) -> FittedScorer:
-        """Return a scorer whose automatic trend counts further events."""
         if self.trend is None:
             return self
         trend, counts = self.trend.with_events(items, times), self.known.item_counts
@@ -341,7 +327,6 @@ class WithItemOffsets(Composite):
         return WithItemOffsets(self.inner, trend.offset(counts + added), trend)
 
     def with_trend_after(self, before: FittedScorer, log: Interactions) -> FittedScorer:
-        """Return it with the counts before a refit, and those events of the log that are new."""
         kept = trend_of(before)
         if kept is None or self.trend is None:
             return self
@@ -349,21 +334,15 @@ class WithItemOffsets(Composite):
         return trend.add_to(self.inner)
 
     def sum_form(self) -> SumForm | None:
-        """Return the score as a logarithm of a sum, if the inner one is."""
-        if self._biased is not None:
-            return self._biased.sum_form()
-        form = self.inner.sum_form()
-        return None if form is None else form.shifted(self.offset)
+        # Scores that are sums have item biases.
+        return None if self._biased is None else self._biased.sum_form()
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return those of the inner scorer; the offset is part of the rest."""
         found = self.inner.contributions(history, item)
-        if found.rest is None:
-            return found
-        return replace(found, rest=found.rest + float(self.offset[item]))
+        rest = None if found.rest is None else found.rest + float(self.offset[item])
+        return replace(found, rest=rest)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Return those of the inner scorer, and one about the offset."""
         found, added = self.inner.remarks(user, history, item, top), float(self.offset[item])
         words = f"Recent popularity changes the score by {added:+.3g}, the same for every user."
         return Remarks((*found.words, words), found.facts | {"trend": added})

@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """Stochastic gradient descent on triples (u, i, j): a user, a positive and a negative item.
 
 `Problem` holds the interactions, `StratumLayout` the groups of users and blocks of items.
@@ -82,12 +83,10 @@ class Problem:
 
     @property
     def n_users(self) -> int:
-        """Number of user rows."""
         return self.by_user.n_rows
 
     @property
     def n_items(self) -> int:
-        """Number of item rows."""
         return self.by_user.n_columns
 
     @cached_property
@@ -136,7 +135,6 @@ class StratumLayout:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups of this shard."""
         return len(self.groups) - 1
 
     def cuts(self, parts: int) -> list[int]:
@@ -259,11 +257,9 @@ class PairwiseSolver(ABC, Generic[S]):
         return StratumLayout.of(problem, width, samples, block_bytes)
 
     def tensors(self) -> Arrays:
-        """Return `user_vectors`, `item_vectors` and `item_bias`."""
         return self._tensors
 
     def load_tensors(self, tensors: Arrays) -> None:
-        """Restore what `tensors` returned."""
         # Kernels would be compiled again for read-only arrays.
         self._tensors = {n: np.require(tensor, requirements="W") for n, tensor in tensors.items()}
 
@@ -335,7 +331,6 @@ class PairwiseSolver(ABC, Generic[S]):
         return users[:, 0, : self._settings.dim], items[:, 0, : self._settings.dim]
 
     def _pack(self, order: Array) -> None:
-        """Copy the vectors into packed rows."""
         users, items = self._views()
         copy_rows(users, self._tensors["user_vectors"])
         copy_rows(items, self._tensors["item_vectors"], order)

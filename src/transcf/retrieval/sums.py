@@ -49,17 +49,6 @@ class SumForm:
     item_vectors: Scores  # (n_items, d)
     of_users: Callable[[Rows], Queries]  # from user rows to their queries
 
-    def shifted(self, offset: Scores) -> SumForm:
-        """Return the same with a number added to the score of each item."""
-
-        def longer(users: Rows) -> Queries:
-            own = self.of_users(users)
-            one = np.ones((len(own.vectors), 1), np.float32)
-            vectors = np.hstack([one, own.vectors])
-            return Queries(own.starts, own.items, vectors, own.constants)
-
-        return SumForm(np.hstack([offset[:, None], self.item_vectors]), longer)
-
 
 Weights: TypeAlias = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from transcf.errors import DataError, EvaluationError, UnknownIdError
 from transcf.models import tables
 from transcf.models.ease import EASE
 from transcf.models.item_weights import ItemWeights
-from transcf.models.lookup import Filters
+from transcf.models.tables import Filters
 
 
 @pytest.mark.parametrize("piece_rows", [1, 70, 2**20])

@@ -166,7 +166,7 @@ def test_a_class_without_fields_has_nothing_to_say() -> None:
     class Nothing:
         """Nothing to set."""
 
-    assert (fields_of(Nothing), rules_of(Nothing), values_of(Nothing())) == ([], {}, {})
+    assert (fields_of(Nothing), rules_of(Nothing), values_of(Nothing())) == ((), {}, {})
     check("M", Nothing())
 
 

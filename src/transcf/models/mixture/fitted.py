@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """The fitted mixture: vectors of users, of items, and of items in a history."""
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.scoring import NeighborTable, UserScorer, squares
 from transcf.models.mixture.training import TINY, MixtureSettings
 from transcf.models.mixture.transitions import Transitions, log_partitions, no_terms
-from transcf.models.transcf.fitted import ItemSide, grow
+from transcf.models.transcf.fitted import grow
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS
 from transcf.retrieval.scorer import FormView, Scorer, Scores, nearness_form
 from transcf.retrieval.sums import Queries, SumForm
@@ -78,7 +79,15 @@ class Mixture(FittedScorer):
         made = cls(known, settings, users=users, items=items, history=history, bias=bias)
         made = made._with_single_events_placed()
         made.transitions = Transitions.from_arrays(arrays, n_items)
-        made._stored = _stored_neighbors(arrays, n_items)
+        if _NEIGHBORS[0] in arrays:
+            shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])
+            made._stored = NearestItems(
+                checked(arrays, _NEIGHBORS[0], np.int32, shape),
+                checked(arrays, _NEIGHBORS[1], np.float32, shape),
+                checked(arrays, _NEIGHBORS[2], np.float32, shape[:1]),
+            )
+            if n_items and not 0 <= made._stored.items.min() <= made._stored.items.max() < n_items:
+                raise ValueError(f"{_NEIGHBORS[0]} should be rows of items")
         return made
 
     def _with_single_events_placed(self) -> Mixture:
@@ -99,19 +108,15 @@ class Mixture(FittedScorer):
             others = histories.items[~np.repeat(single, histories.counts)]
             is_trained = np.bincount(others, minlength=len(self.items)) > 0
             history = np.where(is_trained[:, None], history, self.items)
-        return self._changed(_learned_users=users, history=history)
+        return self.changed(_learned_users=users, history=history)
 
-    def _changed(self, **attributes: Any) -> Mixture:
+    def changed(self, **attributes: Any) -> Mixture:
+        """Return a copy with other attributes."""
         made = copy(self)  # without cached properties
         vars(made).update(attributes)
         return made
 
-    def with_transitions(self, transitions: Transitions) -> Mixture:
-        """Return the same with transition counts."""
-        return self._changed(transitions=transitions)
-
     def arrays(self) -> Arrays:
-        """Return the points, biases where items have them, and transitions if there are some."""
         arrays = {} if self.is_context else {"user_vectors": self.users}
         arrays["item_vectors"] = self.items
         if not self.settings.tie_item_vectors:
@@ -120,7 +125,6 @@ class Mixture(FittedScorer):
         return arrays | ({} if self.transitions is None else self.transitions.arrays())
 
     def attributes(self) -> dict[str, Any]:
-        """Return the same, with the positions of users."""
         return {"user_vectors": self.users, **self.arrays()}
 
     @property
@@ -135,7 +139,6 @@ class Mixture(FittedScorer):
         return self.place(self.known.histories) if learned is None else learned
 
     def stored_arrays(self) -> Arrays:
-        """Return the same, and the nearest items of all items unless there are too many items."""
         if len(self.items) > _MOST_ITEMS or not self.is_finite:
             return self.arrays()
         near = self.neighbors.with_rows(np.arange(len(self.items), dtype=np.int32))
@@ -263,11 +266,9 @@ class Mixture(FittedScorer):
         return moved.astype(np.float32)
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Return a scorer of new users, positioned at the mean of their items."""
         return UserScorer(self, histories, self.place(histories))
 
     def with_histories(self, histories: Histories) -> Scorer:
-        """Return a scorer of the same users with other histories."""
         return UserScorer(self, histories, self.place(histories) if self.is_context else self.users)
 
     def place(self, histories: Histories) -> Array:
@@ -282,7 +283,6 @@ class Mixture(FittedScorer):
         return Histories.of([history], len(self.known.items))
 
     def position(self, user: int | None, history: Rows) -> Array:
-        """Return a of a user or of a new user, (dim,)."""
         is_new = user is None or self.is_context
         return np.asarray(self.place(self._histories(history))[0] if is_new else self.users[user])
 
@@ -298,12 +298,10 @@ class Mixture(FittedScorer):
         return points, self.shares(self._histories(history), np.array([item], np.int32))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return the shares of a history's items in the score of another: they add up to one."""
         shares = self.shares(self._histories(history), np.array([item], np.int32))
         return Contributions(history, shares, SHARE)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Return the distances of the user and of their nearest item from the item."""
         histories = self._histories(history)
         a = self.position(user, history)
         b = self.items[item].astype(np.float64)
@@ -332,14 +330,13 @@ class Mixture(FittedScorer):
         Items are placed by `grow`, as in TransCF without translation; users are folded in.
         """
         # Without translation there are no neighbourhoods; arrays of their shape take their place.
-        sides = (self.users, self.users), ItemSide(self.items, self.items, self.bias)
+        sides = (self.users, self.users), (self.items, self.items, self.bias)
         score, weights = SCORE_FUNCTIONS["none"], np.ones(len(log), np.float32)
         known, users, items, bias = grow(self.known, log, weights, score, *sides)
-        history = items
+        rows, history = known.items.rows(self.known.items.series), items
         if not self.settings.tie_item_vectors:
             history = items.copy()
-            trained = self.known.item_counts > 0
-            history[known.items.rows(self.known.items.series)[trained]] = self.history[trained]
+            history[rows[self.rankable]] = self.history[self.rankable]
         is_new = known.active.copy()
         is_new[known.users.rows(self.known.users.series)[self.known.active]] = False
         made = Mixture(
@@ -350,47 +347,24 @@ class Mixture(FittedScorer):
             users[is_new] = made.place(known.histories.take(np.flatnonzero(is_new)))
         if self.transitions is None:
             return made
-        return made.with_transitions(self._grown_transitions(made))
-
-    def _grown_transitions(self, larger: Mixture) -> Transitions:
-        """Count again with the interactions added; Z stays, and that of new items is computed."""
-        assert self.transitions is not None
-        rows, logs = larger.known.items.rows(self.known.items.series), np.empty(len(larger.items))
-        is_new, trained = np.ones(len(logs), np.bool_), np.zeros(len(logs), np.bool_)
-        logs[rows], is_new[rows] = self.transitions.log_partition, self.known.item_counts == 0
-        trained[rows] = self.rankable
-        new = np.flatnonzero(is_new).astype(np.int32)
-        logs[new] = log_partitions(larger, new, trained)
-        return Transitions.of(larger, self.transitions.strength, logs)
+        # Transitions are counted again; Z stays, and that of new items is computed.
+        logs, trained = np.zeros(len(items)), np.zeros(len(items), np.bool_)
+        logs[rows], trained[rows] = self.transitions.log_partition, self.rankable
+        new = np.flatnonzero(~trained).astype(np.int32)
+        logs[new] = log_partitions(made, new, trained)
+        return made.changed(transitions=Transitions.of(made, self.transitions.strength, logs))
 
     def with_bias(self, offset: Scores) -> Mixture:
         """Return the same with a number added to each item's bias; nearest items stay the same."""
-        made = self._changed(bias=self.bias + offset)
+        made = self.changed(bias=self.bias + offset)
         made.neighbors = self.neighbors
         return made
 
     def item_similarity(self) -> Scorer:
-        """Return how near items are to items."""
         return FormView(self.name, self.rankable, nearness_form(self.items))
 
     def user_similarity(self) -> Scorer:
-        """Return how near users are to users."""
         return FormView(self.name, self.known.active, nearness_form(self.users))
-
-
-def _stored_neighbors(arrays: Arrays, n_items: int) -> NearestItems | None:
-    """Return the nearest items of all items, if a file has them, or raise a ValueError."""
-    if _NEIGHBORS[0] not in arrays:
-        return None
-    shape = (n_items, arrays[_NEIGHBORS[0]].shape[-1])
-    stored = NearestItems(
-        checked(arrays, _NEIGHBORS[0], np.int32, shape),
-        checked(arrays, _NEIGHBORS[1], np.float32, shape),
-        checked(arrays, _NEIGHBORS[2], np.float32, shape[:1]),
-    )
-    if n_items and not (stored.items.min() >= 0 and stored.items.max() < n_items):
-        raise ValueError(f"{_NEIGHBORS[0]} should be rows of items")
-    return stored
 
 
 def _log_sums(histories: Histories, logs: Array) -> Array:

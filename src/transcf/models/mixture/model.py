@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
 from transcf.data.partitioned import PartitionedLog
+from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels.ahead import is_first_use
 from transcf.kernels.mixture_search import find_candidates
@@ -13,7 +16,13 @@ from transcf.models.base import init_from_params
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.mixture.scoring import compile_lists
-from transcf.models.mixture.training import Events, MixtureSettings, MixtureTraining, training_bias
+from transcf.models.mixture.training import (
+    FEW_EVENTS,
+    Events,
+    MixtureSettings,
+    MixtureTraining,
+    training_bias,
+)
 from transcf.models.mixture.transitions import with_transitions
 from transcf.models.training import TrainingRun
 from transcf.models.transcf.model import TranslatingModel
@@ -68,7 +77,7 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
     __init__ = init_from_params(MixtureSettings)
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
-        run.settings = settings = self._choose_user_vectors(run)
+        run.settings = settings = self._with_user_vectors(run)
         if isinstance(run.log, PartitionedLog):
             from transcf.models.partitioned import PartitionedEvents
 
@@ -88,16 +97,22 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
         learned = run.run(trainable, restore)
         return with_transitions(learned, run)
 
-    def _choose_user_vectors(self, run: TrainingRun) -> MixtureSettings:
+    def _with_user_vectors(self, run: TrainingRun) -> MixtureSettings:
         """Choose between vectors of users and means of contexts; a refit keeps the choice."""
-        log, before, settings = run.log, run.before, self.settings
-        timed = log.timed if isinstance(log, PartitionedLog) else log.timestamps is not None
-        if settings.user_vectors == "auto" and isinstance(before, Mixture):
-            kept = before.is_context and timed
-            settings = replace(settings, user_vectors="context" if kept else "learned")
-        settings = settings.choose_user_vectors(timed, log.user_counts)
-        run.report["user_vectors"] = settings.user_vectors
-        return settings
+        chosen, timed = self.settings.user_vectors, run.known.timed
+        if chosen == "context" and not timed:
+            raise UnsupportedError(
+                'user_vectors="context" needs the order of events, and this log has no times: add '
+                'a column of times, or set user_vectors="learned".'
+            )
+        if chosen == "auto":
+            counts = run.log.user_counts.astype(np.float64)
+            is_context = np.square(counts).sum() <= FEW_EVENTS * counts.sum()
+            if isinstance(run.before, Mixture):
+                is_context = run.before.is_context
+            chosen = "context" if timed and is_context else "learned"
+        run.report["user_vectors"] = chosen
+        return replace(self.settings, user_vectors=chosen)
 
     def _restore(self, arrays: Arrays, known: TrainingData, settings: MixtureSettings) -> Mixture:
         return Mixture.from_arrays(arrays, known, settings)

@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """Scores and lists of users by the mixture, given their histories and vectors.
 
 Users are those of the training data or new users. Lists are exact: candidates are found in float32
@@ -91,18 +92,12 @@ class NeighborTable:
 class UserScorer(Scorer):
     """Scores items for users with a history and a position each, (n, dim) float32."""
 
+    name: str
+    rankable: Mask
+
     def __init__(self, learned: Mixture, histories: Histories, positions: Array) -> None:
         self.learned, self.histories, self.positions = learned, histories, positions
-
-    @property
-    def name(self) -> str:
-        """Name in errors."""
-        return self.learned.name
-
-    @property
-    def rankable(self) -> Mask:
-        """(n_items,) items that may be ranked."""
-        return self.learned.rankable
+        self.name, self.rankable = learned.name, learned.rankable
 
     def points(self, rows: Rows) -> UserQueries:
         """Return the translated positions of users: a point for each item of the history."""
@@ -152,10 +147,12 @@ class UserScorer(Scorer):
     def top_k(
         self, users: Rows, k: int, *, seen: Csr | None = None, allowed: Mask | None = None
     ) -> tuple[Rows, Scores]:
-        """Find the best k items of some rows."""
         mask = self.rankable if allowed is None else allowed
         length = min(k, int(np.count_nonzero(mask)))
-        if not (0 < length <= _LONGEST and self._is_finite(users)):
+        has_history = self.histories.indptr[users] < self.histories.indptr[users + 1]
+        lengths = squares(self.positions[users]).astype(np.float32)
+        finite = self.learned.is_finite and has_history.all() and np.isfinite(lengths).all()
+        if not (0 < length <= _LONGEST and finite):
             return super().top_k(users, k, seen=seen, allowed=allowed)
         items = np.full((len(users), k), UNKNOWN, dtype=np.int32)
         scores = np.full((len(users), k), np.nan, dtype=np.float32)
@@ -170,12 +167,6 @@ class UserScorer(Scorer):
             items[is_crowded], scores[is_crowded] = rest
         return items, scores
 
-    def _is_finite(self, users: Rows) -> bool:
-        """Whether all scores of these users are finite."""
-        has_history = self.histories.indptr[users] < self.histories.indptr[users + 1]
-        finite = self.learned.is_finite and has_history.all()
-        return bool(finite and np.isfinite(squares(self.positions[users]).astype(np.float32)).all())
-
     def _find(
         self, users: Rows, k: int, seen: Csr, allowed: Mask, items: Rows, scores: Scores
     ) -> Mask:
@@ -184,9 +175,13 @@ class UserScorer(Scorer):
         catalogue = self.learned.catalogue(histories.items, allowed)
         counts = np.empty(len(users), np.int64)
         found = np.empty((len(users), k + _SPARE), np.int32)
-        hidden, errors = (seen.indptr, seen.indices), self._error(users, histories)
+        # How far scores and bounds in float32 may be from the true ones.
+        steps = self.learned.history.shape[1] + 16
+        added = (1 if self.learned.transitions is None else 2) * histories.counts
+        size = self.size_bounds(users, histories)
+        errors = (4 * ROUNDING * (steps * size + added)).astype(np.float32)
         rows = read_only(np.ascontiguousarray(users, np.int32))
-        given = (self.params, catalogue, *hidden, rows, k, errors, counts, found)
+        given = (self.params, catalogue, seen.indptr, seen.indices, rows, k, errors, counts, found)
         with one_blas_thread():
             parallel_for(len(users), partial(find_candidates, *given))
         is_candidate = np.arange(found.shape[1]) < counts[:, None]
@@ -209,19 +204,11 @@ class UserScorer(Scorer):
         size = tau * (past + longest) ** 2 + beta * away**2 + bias + faded
         return size + (0.0 if learned.transitions is None else learned.transitions.reach)
 
-    def _error(self, users: Rows, histories: Histories) -> Scores:
-        """Return how far scores and bounds in float32 may be from the true ones: (n,)."""
-        steps = self.learned.history.shape[1] + 16
-        added = (1 if self.learned.transitions is None else 2) * histories.counts
-        size = self.size_bounds(users, histories)
-        return (4 * ROUNDING * (steps * size + added)).astype(np.float32)
-
     def _block_users(self) -> int | None:
         """Return how many users share a table of terms; None where terms would underflow."""
         return _TABLE_USERS if self.learned.has_tables else None
 
     def _open_block(self, users: Rows, items: Rows) -> Source:
-        """Return the scores of some rows, to be read in tiles."""
         if not self.learned.has_tables:
             return super()._open_block(users, items)
         if not self.histories.take(users).counts.all():
@@ -280,7 +267,6 @@ class PairTermTable:
         self.error: Scores = error.astype(np.float32)
 
     def fill(self, items: Rows, tile: Scores) -> None:
-        """Write the scores of all users for some item rows: (n, n_items)."""
         learned, tau, beta = self._scorer.learned, self._tau, self._beta
         b = learned.items[items]
         room, lengths = (0, -len(items) % STRIP), squares(b)
@@ -294,7 +280,6 @@ class PairTermTable:
         self._scorer.add_terms(self._users, items, tile)
 
     def pairs(self, rows: Rows, items: Rows) -> Scores:
-        """Score pairs by the direct formula: (n,)."""
         return self._scorer.scores(self._users[rows], items)
 
 

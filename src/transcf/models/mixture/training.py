@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """Hyper-parameters of the mixture, and its epochs: softmax over a target and shared negatives.
 
 Every event of a history is a target of the others once an epoch. Steps are those of lazy Adam.
@@ -18,7 +19,6 @@ import numpy as np
 
 from transcf.data.csr import Histories, offsets
 from transcf.data.interactions import Interactions
-from transcf.errors import UnsupportedError
 from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros, unlocked
 from transcf.kernels.mixture import CHUNK, MixtureParams, Negatives, ScoreConfig, Workspace
@@ -44,7 +44,7 @@ _AT_ONCE = 100
 _PARTS = ("", ".means", ".squares")
 #: Events of the user of a mean event for which vectors of users are worse than means of contexts.
 #: Beauty, where they are, has 16; MovieTweetings, where they are as good, 34; ml-latest-small 394.
-_FEW = 25
+FEW_EVENTS = 25
 
 
 @settings(epochs=20, learning_rate=0.01, init_scale=0.03)
@@ -64,7 +64,7 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
         'Where users are: "learned" trains a vector for each user; "context" takes the mean of the '
         "vectors of the last items of the history, weighted by the inverse of their distance, and "
         'needs times; "auto" takes "context" where events have times and the user of a mean event '
-        f"has at most {_FEW} events.",
+        f"has at most {FEW_EVENTS} events.",
     )
     history_decay: float = setting(
         1.5,
@@ -120,22 +120,8 @@ class MixtureSettings(FactorSettings, IterationSettings, WeightSettings):
         rule=Number(low=0, high=1000, words=("auto",)),
     )
 
-    def choose_user_vectors(self, timed: bool, user_counts: Array) -> Self:
-        """Return the settings with the choice between vectors of users and means of contexts."""
-        if self.user_vectors == "context" and not timed:
-            raise UnsupportedError(
-                'user_vectors="context" needs the order of events, and this log has no times: add '
-                'a column of times, or set user_vectors="learned".'
-            )
-        if self.user_vectors != "auto":
-            return self
-        counts = user_counts.astype(np.float64)
-        is_context = timed and np.square(counts).sum() <= _FEW * counts.sum()
-        return replace(self, user_vectors="context" if is_context else "learned")
-
     @property
     def has_users(self) -> bool:
-        """Whether users have vectors of their own."""
         return self.user_vectors != "context"
 
     def memory_estimate(self, users: int, items: int) -> MemoryEstimate:
@@ -200,6 +186,7 @@ class Shards:
     n_batches: int
     samples: int  # targets of an epoch in all shards
     weight: float  # how much they count
+    n_groups: ClassVar[int] = SHARDS
 
     @classmethod
     def of(cls, events: Events, batch_events: int | None = None) -> Self:
@@ -216,11 +203,6 @@ class Shards:
             samples=int(before[-1]),
             weight=events.taught_weight,
         )
-
-    @property
-    def n_groups(self) -> int:
-        """Shards of all processes."""
-        return SHARDS
 
     def part(self, first: int, end: int) -> Self:
         """Keep the shards first..end-1, whose users are counted from 0 then."""
@@ -372,7 +354,6 @@ class MixtureTraining:
 
     @classmethod
     def layout(cls, events: Events, settings: MixtureSettings) -> Shards:
-        """Lay out shards and batches for all users."""
         return Shards.of(events, settings.batch_events)
 
     def run_epoch(self, number: int) -> EpochStats:
@@ -396,7 +377,8 @@ class MixtureTraining:
                 self._run_together(epoch, counts, losses)
         self._steps += batches
         # A shard belongs to one process; it is zero in the losses of the others.
-        return self._stats(float(np.sum(self._comm.all_gather(losses), axis=0).sum()))
+        loss = float(np.sum(self._comm.all_gather(losses), axis=0).sum())
+        return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
 
     def _run_together(self, epoch: MixtureEpoch, counts: Array, losses: Array) -> None:
         """Take a step on each batch with other processes; `counts` are events, by process."""
@@ -421,11 +403,7 @@ class MixtureTraining:
             run_batches(epoch, *whole, losses, number, number + 1, half=1)
             comm.progress = Progress(number + 1, n_batches, "batches")
 
-    def _stats(self, loss: float) -> EpochStats:
-        return EpochStats(loss / max(self._shards.weight, TINY), self._shards.samples)
-
     def tensors(self) -> Arrays:
-        """Return vectors, biases, Adam's running means and the number of steps."""
         found: Arrays = {"steps": self._steps}
         users, items, history, bias = self._params
         vectors = {"user_vectors": users} if self._settings.has_users else {}
@@ -442,7 +420,6 @@ class MixtureTraining:
         return {name: keep(array) for name, array in found.items()}
 
     def load_tensors(self, tensors: Arrays) -> None:
-        """Put back what `tensors` returned."""
 
         def moving(name: str) -> AdamState:
             parts = [tensors[name + part] for part in _PARTS]

@@ -13,7 +13,7 @@ counts do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +71,6 @@ class Transitions:
         shares.eliminate_zeros()
         starts, items = shares.indptr.astype(np.int64), shares.indices.astype(np.int32)
         return cls(strength, logs, _terms(starts, items, shares.data))
-
-    @classmethod
-    def of_strength(cls, other: Transitions, strength: float) -> Transitions:
-        """Return the same with another strength."""
-        values = other.terms.values * np.float32(strength / other.strength)
-        return cls(strength, other.log_partition, other.terms._replace(values=read_only(values)))
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, n_items: int) -> Transitions | None:
@@ -187,7 +181,7 @@ def with_transitions(learned: FittedScorer, run: TrainingRun) -> FittedScorer:
     if found is None:
         return learned
     report["strength"] = found.strength
-    made = own.with_transitions(found)
+    made = own.changed(transitions=found)
     return made if offset is None else WithItemOffsets(made, offset)
 
 
@@ -202,13 +196,14 @@ def _choose(
     one = Transitions.of(own, 1.0)
 
     def metrics(transitions: Transitions | None) -> Array:
-        made = own if transitions is None else own.with_transitions(transitions)
+        made = own.changed(transitions=transitions)
         return judge.per_user(made if offset is None else WithItemOffsets(made, offset))
 
     without, best, values = metrics(None), one, metrics(one)
     gains = values.mean() > without.mean()
     for strength in STRENGTHS[2:] if gains else STRENGTHS[:1]:
-        trial = Transitions.of_strength(one, strength)
+        scaled = read_only(one.terms.values * np.float32(strength))
+        trial = replace(one, strength=strength, terms=one.terms._replace(values=scaled))
         tried = metrics(trial)
         if tried.mean() <= values.mean():
             break

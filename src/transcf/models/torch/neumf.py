@@ -244,7 +244,7 @@ class Perceptron(FittedScorer):
         vectors = self._fold_in.changed(history).astype(np.float32)
         scores = np.array([self._score(vector[None], compared) for vector in vectors])
         leads = scores[:, 0] - scores[:, 1:].mean(axis=1, dtype=np.float64)
-        return Contributions.of_leads(history, leads, self._fold_in.meaning)
+        return Contributions(history, leads[0] - leads[1:], self._fold_in.meaning)
 
     def item_similarity(self) -> Scorer:
         """Return the cosine of item vectors."""

@@ -1,6 +1,5 @@
 """TransCF as published, and its ablations."""
 
-from transcf.models.transcf.model import TransCF
-from transcf.models.transcf.solver import TransCFSettings
+from transcf.models.transcf.model import TransCF, TransCFSettings
 
 __all__ = ["TransCF", "TransCFSettings"]

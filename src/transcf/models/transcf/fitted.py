@@ -1,15 +1,16 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 """`Translated`: the fitted vectors and neighbourhoods of TransCF, their scores and explanations."""
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from transcf.data.csr import Histories
+from transcf.data.csr import Histories, offsets
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.data.report import counted
@@ -23,8 +24,10 @@ from transcf.models.explain import REPLACED, Contributions, Remarks
 from transcf.models.factors import in_pieces
 from transcf.models.fitted import FittedScorer, TrainingData
 from transcf.models.transcf.score_functions import SCORE_FUNCTIONS, TINY, ScoreFunction
-from transcf.models.transcf.solver import TransCFSettings
 from transcf.retrieval.scorer import FormView, LinearForm, Scorer, Scores
+
+if TYPE_CHECKING:
+    from transcf.models.transcf.model import TransCFSettings
 
 
 class Translated(FittedScorer):
@@ -62,29 +65,24 @@ class Translated(FittedScorer):
         return cls(known, settings, users, items, bias, means)
 
     def arrays(self) -> Arrays:
-        """Return the vectors, and biases and neighbourhoods where the score has them."""
         arrays = {"user_vectors": self.users, "item_vectors": self.items}
         if self.score_function.has_neighborhoods:
             arrays |= {"user_neighborhoods": self.q, "item_neighborhoods": self.n}
         return arrays | ({"item_bias": self.bias} if self.settings.item_bias else {})
 
     @cached_property
-    def _neighborhoods(self) -> tuple[Array, Array]:
-        if self._means is not None:
-            return self._means
-        seen, by_item = self.known.seen, self.known.by_item
-        q = row_means(seen.indptr, seen.indices, self.items)
-        return q, row_means(by_item.indptr, by_item.indices, self.users)
-
-    @property
     def q(self) -> Array:
         """The mean item of every user, (n_users, dim)."""
-        return self._neighborhoods[0]
+        if self._means is not None:
+            return self._means[0]
+        return row_means(self.known.seen.indptr, self.known.seen.indices, self.items)
 
-    @property
+    @cached_property
     def n(self) -> Array:
         """The mean user of every item, (n_items, dim)."""
-        return self._neighborhoods[1]
+        if self._means is not None:
+            return self._means[1]
+        return row_means(self.known.by_item.indptr, self.known.by_item.indices, self.users)
 
     # -- scores ------------------------------------------------------------------------------
 
@@ -95,7 +93,6 @@ class Translated(FittedScorer):
         return LinearForm(y, lambda users: score.linear_users(self.users[users], self.q[users]))
 
     def linear_form(self) -> LinearForm:
-        """Return the score as inner products."""
         return self._linear
 
     def _score_pairs(self, users: Rows, items: Rows) -> Scores:
@@ -106,7 +103,6 @@ class Translated(FittedScorer):
         return in_pieces(score, users, items)
 
     def with_bias(self, offset: Array) -> Translated | None:
-        """Return a copy with a number added to each item's bias; None without biases."""
         if not self.settings.item_bias:
             return None
         changed = copy(self)  # without cached properties
@@ -127,7 +123,6 @@ class Translated(FittedScorer):
         return a, q
 
     def position(self, user: int | None, history: Rows) -> Array:
-        """Return a of a user or of a new user (None), (dim,)."""
         return self._vectors(None, history)[0] if user is None else self.users[user]
 
     def _histories(self, history: Rows) -> Histories:
@@ -148,15 +143,12 @@ class Translated(FittedScorer):
         return self.settings.event_weights.recency if self.known.timed else 0.0
 
     def fold_in(self, histories: Histories) -> Scorer:
-        """Score all items for new users."""
         return self.fold_in_with_sgd(histories, 0)
 
     def with_histories(self, histories: Histories) -> Scorer:
-        """Return this scorer: the vectors of users are trained and do not follow a history."""
-        return self
+        return self  # the vectors of users are trained and do not follow a history
 
     def fold_in_with_sgd(self, histories: Histories, steps: int) -> Scorer:
-        """Score all items for new users, after gradient steps on the training loss."""
         a, q = self.fold_in_vectors(histories, steps)
         x, constants = self.score_function.linear_users(a.astype(np.float32), q.astype(np.float32))
         return FormView(self.name, self.rankable, self._linear.for_users(x, constants))
@@ -164,16 +156,15 @@ class Translated(FittedScorer):
     def fold_in_vectors(self, histories: Histories, steps: int = 0) -> tuple[Array, Array]:
         """Return a and q of new users, (n, dim) float64; steps are on the training loss."""
         weights = weights_in_order(histories, self.recency)
-        items = ItemSide(self.items, self.n, self.bias)
-        neighbors = Neighbors(histories.indptr, histories.items, weights, histories.n_items)
-        a, q = fold_users(self.score_function, neighbors, items, self.user_length)
+        means = averages(histories.indptr, histories.items, weights, histories.n_items)
+        a, q = fold_users(self.score_function, means, self.items, self.n, self.user_length)
         for place in range(len(histories) if steps else 0):
             own = slice(histories.indptr[place], histories.indptr[place + 1])
             others = self.rankable.copy()
             others[histories.items[own]] = False
             a[place] = refine_user(
-                self.settings, a[place], q[place], histories.items[own], weights[own], items,
-                np.flatnonzero(others), steps,
+                self.settings, a[place], q[place], histories.items[own], weights[own],
+                (self.items, self.n, self.bias), np.flatnonzero(others), steps,
             )  # fmt: skip
         return a, q
 
@@ -181,9 +172,9 @@ class Translated(FittedScorer):
         """Return the same with interactions added; see `grow`."""
         weights = InteractionWeights.of(log, EventWeights(recency=self.recency)).within_users
         weights = weights if len(weights) else np.ones(len(log), np.float32)
-        users, items = (self.users, self.q), ItemSide(self.items, self.n, self.bias)
+        sides = (self.users, self.q), (self.items, self.n, self.bias)
         score, length = self.score_function, self.user_length
-        known, a, b, bias = grow(self.known, log, weights, score, users, items, length)
+        known, a, b, bias = grow(self.known, log, weights, score, *sides, length)
         return Translated(known, self.settings, a, b, bias)
 
     @cached_property
@@ -196,29 +187,24 @@ class Translated(FittedScorer):
         return float(lengths[0] / max(lengths[1], TINY))
 
     def contributions(self, history: Rows, item: int) -> Contributions:
-        """Return the effects of the items of a history on the score of an item for a new user."""
         score = self.score_function
-        b, n = (
-            np.vstack([vectors[history], average]).astype(np.float64)
-            for vectors, average in zip((self.items, self.n), self._average_item, strict=True)
-        )
+        mean_b, mean_n, mean_y = self._average_item
+        b = np.vstack([self.items[history], mean_b]).astype(np.float64)
+        n = np.vstack([self.n[history], mean_n]).astype(np.float64)
         even = Replacing(np.ones(len(history)))
         weighted = Replacing(weights_in_order(self._histories(history), self.recency))
         a, q = score.place_users(even, weighted, b, n) * self.user_length, even @ b
-        lead = self._linear.item_vectors[item].astype(np.float64) - self._average_side
-        return Contributions.of_leads(history, score.linear_users(a, q)[0] @ lead, REPLACED)
+        lead = self._linear.item_vectors[item].astype(np.float64) - mean_y
+        leads = score.linear_users(a, q)[0] @ lead
+        return Contributions(history, leads[0] - leads[1:], REPLACED)
 
     @cached_property
-    def _average_item(self) -> tuple[Array, Array]:
-        """Mean b and n of the items of all interactions, (dim,) each."""
-        return self.known.average_item(self.items), self.known.average_item(self.n)
-
-    @cached_property
-    def _average_side(self) -> Array:
-        return self.known.average_item(self._linear.item_vectors)
+    def _average_item(self) -> tuple[Array, Array, Array]:
+        """Mean b, n and vector in the linear form of the items of all interactions."""
+        average = self.known.average_item
+        return average(self.items), average(self.n), average(self._linear.item_vectors)
 
     def remarks(self, user: int | None, history: Rows, item: int, top: int) -> Remarks:
-        """Describe the effect of the translation, and the nearest users who have the item."""
         known, score = self.known, self.score_function
         if not score.is_distance:
             return Remarks()
@@ -248,11 +234,9 @@ class Translated(FittedScorer):
         return Remarks(tuple(words), facts)
 
     def item_similarity(self) -> Scorer:
-        """Return how near items are to items."""
         return FormView(self.name, self.rankable, self.score_function.likeness(self.items))
 
     def user_similarity(self) -> Scorer:
-        """Return how near users are to users."""
         return FormView(self.name, self.known.active, self.score_function.likeness(self.users))
 
 
@@ -279,38 +263,30 @@ class Replacing:
 # user's items, later ones weighing more, and an item at the mean of a_u + r_ui over its users.
 
 
-class Neighbors:
-    """The trained neighbours of rows to be placed, as matrices (n, n_columns) of shares.
+def averages(
+    indptr: Array, indices: Array, weights: Array, n_columns: int
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return matrices that average the neighbours of rows evenly, and by weight: (n, n_columns).
 
-    `even` averages the neighbours with equal weights, `weighted` by weight. They are given
-    compressed by row: `indptr` (n + 1,), `indices` and `weights` (nnz,); no row is empty.
+    Neighbours and their weights, (nnz,), are compressed by row: `indptr` (n + 1,); no row is empty.
     """
 
-    def __init__(self, indptr: Array, indices: Array, weights: Array, n_columns: int) -> None:
-        def averaging(weights: Array) -> sp.csr_array:
-            counts = np.diff(indptr)
-            shares = weights / np.repeat(np.add.reduceat(weights, indptr[:-1]), counts)
-            return sp.csr_array((shares, indices, indptr), shape=(len(counts), n_columns))
+    def averaging(weights: Array) -> sp.csr_array:
+        shares = weights / np.repeat(np.add.reduceat(weights, indptr[:-1]), np.diff(indptr))
+        return sp.csr_array((shares, indices, indptr), shape=(len(indptr) - 1, n_columns))
 
-        self.even = averaging(np.ones(len(indices)))
-        self.weighted = averaging(weights.astype(np.float64))
-
-
-@dataclass(frozen=True)
-class ItemSide:
-    """Trained items: b (n_items, dim), n (n_items, dim), bias (n_items,)."""
-
-    b: Array
-    n: Array
-    bias: Array
+    return averaging(np.ones(len(indices))), averaging(weights.astype(np.float64))
 
 
 def fold_users(
-    score: ScoreFunction, neighbors: Neighbors, items: ItemSide, length: float
+    score: ScoreFunction, means: tuple[Any, Any], b: Array, n: Array, length: float
 ) -> tuple[Array, Array]:
-    """Return a and q of new users, (n, dim); inner products need the `length` of a to that of q."""
-    even, b, n = neighbors.even, items.b.astype(np.float64), items.n.astype(np.float64)
-    a = score.place_users(even, neighbors.weighted, b, n)
+    """Return a and q of new users, (n, dim), by the `averages` of their items.
+
+    Inner products need the `length` of a relative to that of q.
+    """
+    even, b, n = means[0], b.astype(np.float64), n.astype(np.float64)
+    a = score.place_users(*means, b, n)
     return (a if score.is_distance else length * a), even @ b
 
 
@@ -323,23 +299,27 @@ def by_count(values: Array, counts: Array, new_counts: Array) -> Array:
 
 
 def refine_user(
-    settings: TransCFSettings, a: Array, q: Array, history: Array, weights: Array, items: ItemSide,
-    pool: Array, steps: int,
+    settings: TransCFSettings, a: Array, q: Array, history: Array, weights: Array,
+    items: tuple[Array, Array, Array], pool: Array, steps: int,
 ) -> Array:  # fmt: skip
-    """Return a of a user (dim,) after gradient steps with fixed items and negatives of `pool`."""
+    """Return a of a user (dim,) after gradient steps with fixed items and negatives of `pool`.
+
+    `items` are b, n and the biases.
+    """
+    b, n, bias = items
     generator = np.random.default_rng([settings.random_state, len(history)])
     score, share = SCORE_FUNCTIONS[settings.variant], weights / weights.sum()
     rank_weights = settings.rank_weights(len(pool) + len(history))
-    b_i, n_i, bias_i = items.b[history], items.n[history], items.bias[history]
+    b_i, n_i, bias_i = b[history], n[history], bias[history]
     for _ in range(steps if len(pool) else 0):
         drawn = generator.choice(pool, (len(history), settings.negatives))
         near = score.pair_cost(a, q, b_i, n_i) - bias_i
-        far = score.pair_cost(a, q, items.b[drawn], items.n[drawn]) - items.bias[drawn]
+        far = score.pair_cost(a, q, b[drawn], n[drawn]) - bias[drawn]
         gaps = settings.margin + near[:, None] - far
         hardest = drawn[np.arange(len(drawn)), gaps.argmax(axis=1)]
         weight = rank_weights[(gaps > 0).sum(axis=1)]
         pull = score.pair_slope(weight + settings.reg_distance, a, q, b_i, n_i)[0]
-        push = score.pair_slope(-weight, a, q, items.b[hardest], items.n[hardest])[0]
+        push = score.pair_slope(-weight, a, q, b[hardest], n[hardest])[0]
         slope = share @ (pull + push) + 2 * settings.reg_neighborhood * (a - q)
         a = a - settings.learning_rate * slope
     return a
@@ -347,42 +327,43 @@ def refine_user(
 
 def grow(
     known: TrainingData, log: Interactions, weights: Array, score: ScoreFunction,
-    users: tuple[Array, Array], items: ItemSide, user_length: float = 1.0,
+    users: tuple[Array, Array], items: tuple[Array, Array, Array], user_length: float = 1.0,
 ) -> tuple[TrainingData, Array, Array, Array]:  # fmt: skip
     """Add the interactions of a log to training data; return it with a, b and biases for it.
 
     New users and items are placed by their neighbours; the vectors of others do not change. Of the
-    model, `users` are a and q; events of the log count by `weights`, (n_events,), for users.
+    model, `users` are a and q, `items` b, n and biases; events of the log count by `weights`,
+    (n_events,), for users.
 
     Raises:
         DataError: A user shares no item with the model, not even through others.
     """
     growth, rankable = Growth.of(known, log), known.rankable
     a, q = (growth.of_users(matrix) for matrix in users)
-    b, n, bias = (growth.of_items(values) for values in (items.b, items.n, items.bias))
+    b, n, bias = (growth.of_items(values) for values in items)
     has_user, has_item = growth.of_users(known.active), growth.of_items(rankable)
-    counts, biases = known.item_counts[rankable], items.bias[rankable].astype(np.float64)
-    lengths = np.linalg.norm(items.b[rankable].astype(float), axis=1)
+    counts, biases = known.item_counts[rankable], items[2][rankable].astype(np.float64)
+    lengths = np.linalg.norm(items[0][rankable].astype(float), axis=1)
     event_users, event_items = growth.event_users, growth.event_items
 
     def place_users() -> bool:
         """Place users who have an item with a vector; return whether there were any."""
         usable = ~has_user[event_users] & has_item[event_items]
-        rows, near = _neighbors(usable, event_users, event_items, weights, len(b))
+        rows, means = _neighbors(usable, event_users, event_items, weights, len(b))
         if len(rows):
-            a[rows], q[rows] = fold_users(score, near, ItemSide(b, n, bias), user_length)
+            a[rows], q[rows] = fold_users(score, means, b, n, user_length)
             has_user[rows] = True
         return len(rows) > 0
 
     def place_items() -> bool:
         """Place items that have a user with a vector; return whether there were any."""
         usable = ~has_item[event_items] & has_user[event_users]
-        rows, near = _neighbors(usable, event_items, event_users, weights, len(a))
+        rows, (even, _) = _neighbors(usable, event_items, event_users, weights, len(a))
         if len(rows):
             exact = a.astype(np.float64)
             # Training pushes vectors away from users without the item: means are shorter.
-            placed = score.place_items(near.even, exact, q.astype(np.float64))
-            n[rows] = near.even @ exact
+            placed = score.place_items(even, exact, q.astype(np.float64))
+            n[rows] = even @ exact
             new_counts = growth.known.item_counts[rows]
             present = np.maximum(np.linalg.norm(placed, axis=1), np.finfo(np.float32).tiny)
             b[rows] = placed * (by_count(lengths, counts, new_counts) / present)[:, None]
@@ -404,10 +385,9 @@ def grow(
 
 def _neighbors(
     usable: Array, owners: Array, others: Array, weights: Array, n_columns: int
-) -> tuple[Array, Neighbors]:
-    """Return the owners of usable events, and these events of each."""
+) -> tuple[Array, tuple[sp.csr_array, sp.csr_array]]:
+    """Return the owners of usable events, and the averages of the other sides of these events."""
     order = np.flatnonzero(usable)
     order = order[np.argsort(owners[order], kind="stable")]
     rows, counts = np.unique(owners[order], return_counts=True)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return rows, Neighbors(indptr, others[order], weights[order], n_columns)
+    return rows, averages(offsets(counts), others[order], weights[order], n_columns)

@@ -1,3 +1,4 @@
+# ruff: noqa: D102  (methods of the base class are documented there)
 r"""Score functions of TransCF: the published model and its ablations.
 
 With a user vector a, the mean q of the vectors of the user's items, an item vector b and the mean n
@@ -124,36 +125,29 @@ class Translation(ScoreFunction):
 
     @staticmethod
     def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
-        """Terms of the squared distance."""
         e = a + q * n - b
         return e * e
 
     @staticmethod
     def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
-        """Its gradients."""
         x = (g + g) * (a + q * n - b)
         return x, x * n, -x, x * q
 
     def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
-        """The product of both neighbourhoods."""
         return q * n
 
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
-        """X of 4 dim + 1 numbers."""
         one = np.ones((len(a), 1), a.dtype)
         return np.hstack([one, -q * q, -2 * a * q, 2 * a, 2 * q]), -(a * a).sum(axis=1)
 
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
-        """Y of 4 dim + 1 numbers."""
         short = bias - (b * b).sum(axis=1, keepdims=True)
         return np.hstack([short, n * n, n, b, n * b])
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
-        """The weighted mean of b - q * n."""
         return weighted @ b - (even @ b) * (weighted @ n)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
-        """The mean of a + q * n."""
         n = even @ a
         return n + n * (even @ q)
 
@@ -166,27 +160,22 @@ class Dot(Translation):
 
     @staticmethod
     def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
-        """Terms of minus the product."""
         return -((a + q * n) * b)
 
     @staticmethod
     def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
-        """Its gradients."""
         x = -g
         return x * b, x * n * b, x * (a + q * n), x * q * b
 
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
-        """X of 2 dim + 1 numbers."""
         one = np.ones((len(a), 1), a.dtype)
         return np.hstack([one, a, q]), np.zeros(len(a), a.dtype)
 
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
-        """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, n * b])
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
-        """Return the weighted mean of b: a direction, since inner products have no least error."""
-        return weighted @ b
+        return weighted @ b  # a direction, since inner products have no least error
 
 
 class Alternative(ScoreFunction):
@@ -197,35 +186,28 @@ class Alternative(ScoreFunction):
 
     @staticmethod
     def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
-        """Terms of the squared distance."""
         e = a + a * b - b
         return e * e
 
     @staticmethod
     def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
-        """Its gradients."""
         x = (g + g) * (a + a * b - b)
         return x + x * b, zeros(x), x * a - x, zeros(x)
 
     def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
-        """The product of the pair's own vectors."""
         return a * b
 
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
-        """X of 2 dim + 1 numbers."""
         one = np.ones((len(a), 1), a.dtype)
         return np.hstack([one, 2 * a * (1 - a), -((1 - a) ** 2)]), -(a * a).sum(axis=1)
 
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
-        """Y of 2 dim + 1 numbers."""
         return np.hstack([bias, b, b * b])
 
     def place_users(self, even: Any, weighted: Any, b: Array, n: Array) -> Array:
-        """Least squares in every dimension."""
         return (weighted @ (b * (1 + b))) / np.maximum(weighted @ (1 + b) ** 2, TINY)
 
     def place_items(self, even: Any, a: Array, q: Array) -> Array:
-        """Least squares in every dimension."""
         return (even @ (a * (1 - a))) / np.maximum(even @ (1 - a) ** 2, TINY)
 
 
@@ -237,22 +219,18 @@ class NoTranslation(ScoreFunction):
 
     @staticmethod
     def cost(a: Any, q: Any, b: Any, n: Any) -> Any:
-        """Terms of the squared distance."""
         e = a - b
         return e * e
 
     @staticmethod
     def slope(g: Any, a: Any, q: Any, b: Any, n: Any) -> tuple[Any, Any, Any, Any]:
-        """Its gradients."""
         x = (g + g) * (a - b)
         return x, zeros(x), -x, zeros(x)
 
     def linear_users(self, a: Array, q: Array) -> tuple[Array, Array]:
-        """X of dim + 1 numbers."""
         return np.hstack([np.ones((len(a), 1), a.dtype), 2 * a]), -(a * a).sum(axis=1)
 
     def linear_items(self, b: Array, n: Array, bias: Array) -> Array:
-        """Y of dim + 1 numbers."""
         return np.hstack([bias - (b * b).sum(axis=1, keepdims=True), b])
 
 
@@ -262,7 +240,6 @@ class Embedding(Translation):
     name, title = "emb", "TransCF-emb"
 
     def translation(self, a: Array, q: Array, b: Array, n: Array) -> Array:
-        """The difference of the two vectors."""
         return a - b
 
 
