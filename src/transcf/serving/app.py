@@ -14,12 +14,15 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.responses import Response
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
 from transcf.parallel import use_threads
@@ -28,7 +31,6 @@ from transcf.serving.errors import add_exception_handlers, json_bytes, json_resp
 from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
-from transcf.serving.pages import add_pages
 from transcf.serving.service import Service, explanation_cost, recommendation_cost
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
@@ -40,8 +42,15 @@ _REPEATED = frozenset(("category", "exclude", "items"))
 _MIN_GZIPPED, _GZIP = 4096, b"\x1f\x8b"
 #: Cost of loading another version.
 _LOAD_COST = 500
+#: The files of the explorer page.
+PAGE = Path(__file__).with_name("page")
+#: Scripts and styles come from this service only; none is inline or compiled from text.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
-router = APIRouter()
+router, _pages = APIRouter(), APIRouter(include_in_schema=False)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -67,7 +76,8 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.include_router(router)
-    add_pages(app)
+    app.include_router(_pages)
+    app.mount("/page", GZipMiddleware(_page))
     add_exception_handlers(app)
     app.add_middleware(Gate, service=service)
     return app
@@ -268,3 +278,38 @@ async def ready(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return Prometheus metrics."""
     return Response(_service(request).metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+# -- the page and the description of all routes --------------------------------------------------
+
+
+class _PageFiles(StaticFiles):
+    """Files with a policy for scripts; browsers ask at each visit whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["content-security-policy"] = POLICY
+        response.headers["referrer-policy"] = "no-referrer"
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+_page = _PageFiles(directory=PAGE)
+
+
+@_pages.get("/")
+async def page(request: Request) -> Response:
+    """Return the explorer page, which shows the description of all routes as well."""
+    return await _page.get_response("index.html", request.scope)
+
+
+@_pages.get("/openapi.json")
+async def description(request: Request) -> Response:
+    """Return the description of all routes; `json_response` would write large limits as text."""
+    return JSONResponse(request.app.openapi())
+
+
+@_pages.get("/docs")
+async def docs() -> Response:
+    """Lead to the description of all routes on the page."""
+    return RedirectResponse("./#/api")
