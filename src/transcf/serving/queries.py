@@ -24,7 +24,7 @@ from transcf.serving import schemas
 from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.projection import Layout
-from transcf.serving.ranking import ResolvedUser, rank, resolve_sessions, resolve_users, score
+from transcf.serving.ranking import ResolvedUser, rank, resolve, score
 from transcf.serving.schemas import Length, TextId
 
 #: Categories that describe a user, and items of the history that they are counted in.
@@ -87,7 +87,7 @@ def scores(
 ) -> schemas.PairScores:
     """Score pairs of users and items."""
     users = list(dict.fromkeys(pair.user for pair in asked.pairs))
-    resolved = dict(zip(users, resolve_users(version, events, users), strict=True))
+    resolved = dict(zip(users, resolve(version, events, users), strict=True))
     rows = find_rows(version.items, [pair.item for pair in asked.pairs])
     rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
     places: dict[Id, list[int]] = {}
@@ -131,7 +131,7 @@ def user_facts(
 ) -> schemas.UserFacts:
     """Return the history of a user, newest first, with events of items unknown to the model."""
     wanted = convert_id(version.users, user)
-    resolved = resolve_users(version, events, [wanted])[0]
+    resolved = resolve(version, events, [wanted])[0]
     new = {event.item: event.time for event in events.of(str(wanted), version.events_after)}
     known = resolved.row != UNKNOWN
     if not known and not new:
@@ -217,10 +217,7 @@ def position(
     version: ModelVersion, events: EventCache, asked: schemas.PositionRequest
 ) -> dict[str, Any]:
     """Return the position of a user or a session on the map."""
-    if asked.user is not None:
-        user = resolve_users(version, events, [asked.user])[0]
-    else:
-        user = resolve_sessions(version, [asked.session or []])[0]
+    user = resolve(version, events, [asked.session or [] if asked.user is None else asked.user])[0]
     return version.projection.position(user, version.rankable_rows(asked.toward), asked.layout)
 
 

@@ -51,36 +51,29 @@ class ResolvedUser:
     skipped: Sequence[Id] = ()
 
 
-def resolve_users(
-    version: ModelVersion, events: EventCache, users: Sequence[Id]
+def resolve(
+    version: ModelVersion, events: EventCache, asked: Sequence[Id | list[Id]]
 ) -> list[ResolvedUser]:
-    """Look up users in the model and in the events since it was trained."""
-    wanted = [convert_id(version.users, user) for user in users]
-    rows = version.users.rows(wanted)
-    rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
-    new = [[event.item for event in events.of(str(u), version.events_after)] for u in wanted]
-    return _with_items(version, rows.tolist(), new)
-
-
-def resolve_sessions(version: ModelVersion, sessions: Sequence[Sequence[Id]]) -> list[ResolvedUser]:
-    """Return a user for each session."""
-    return _with_items(version, [UNKNOWN] * len(sessions), sessions)
-
-
-def _with_items(
-    version: ModelVersion, users: Sequence[int], lists: Sequence[Sequence[Id]]
-) -> list[ResolvedUser]:
-    """Add new items to the histories of user rows.
+    """Look up users in the model and in the events since it was trained; a list is a session.
 
     All items are looked up at once: one lookup costs nearly as much as a thousand.
     """
+    ids: list[Any] = [
+        None if isinstance(one, list) else convert_id(version.users, one) for one in asked
+    ]
+    rows = version.users.rows(ids)  # None is no id, so it has no row
+    rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
+    lists = [
+        one if isinstance(one, list) else [e.item for e in events.of(str(u), version.events_after)]
+        for one, u in zip(asked, ids, strict=True)
+    ]
     items = [item for some in lists for item in some]
-    rows, rankable = _EMPTY, np.empty(0, bool)
+    item_rows, rankable = _EMPTY, np.empty(0, bool)
     if items:
-        rows = find_rows(version.items, items)
-        rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
+        item_rows = find_rows(version.items, items)
+        rankable = (item_rows != UNKNOWN) & version.scorer.rankable[item_rows]
     found, ends = [], np.cumsum([0, *map(len, lists)]).tolist()
-    for user, (start, end) in zip(users, pairwise(ends), strict=True):
+    for user, (start, end) in zip(rows.tolist(), pairwise(ends), strict=True):
         history = _EMPTY if user == UNKNOWN else version.data.histories[user]
         source: schemas.Source = "popular" if user == UNKNOWN else "model"
         skipped: list[Id] = []
@@ -88,7 +81,7 @@ def _with_items(
             mask = rankable[start:end]
             skipped = [items[place] for place in (np.flatnonzero(~mask) + start).tolist()]
             if mask.any():
-                history = np.concatenate([history, rows[start:end][mask]])
+                history = np.concatenate([history, item_rows[start:end][mask]])
                 _, last = np.unique(history[::-1], return_index=True)  # where an item is repeated
                 history = history[np.sort(len(history) - 1 - last)]
                 source = "folded_in" if version.can["fold_in"] else source
@@ -214,41 +207,35 @@ def recommend(
     version: ModelVersion, events: EventCache, requests: Sequence[RecommendRequest]
 ) -> list[bytes]:
     """Answer requests in JSON, in their order."""
-    asked = [_users_of(request) for request in requests]
-    users = iter(resolve_users(version, events, [user for some in asked for user in some]))
-    sessions = [request.session for request in requests if isinstance(request, SessionRequest)]
-    from_sessions = iter(resolve_sessions(version, sessions))
-    resolved = [
-        [next(from_sessions)]
-        if isinstance(request, SessionRequest)
-        else [next(users) for _ in some]
-        for request, some in zip(requests, asked, strict=True)
-    ]
-    flat = [(user, r) for r, some in zip(requests, resolved, strict=True) for user in some]
-    ranked = iter(rank(version, [user for user, _ in flat], [request for _, request in flat]))
+    asked = [_users_or_session(request) for request in requests]
+    flat = [(request, one) for request, some in zip(requests, asked, strict=True) for one in some]
+    users = resolve(version, events, [one for _, one in flat])
+    ranked = rank(version, users, [request for request, _ in flat])
+    found = iter(zip(users, ranked, strict=True))
     answers = []
-    for request, ids, some in zip(requests, asked, resolved, strict=True):
+    for request, some in zip(requests, asked, strict=True):
         answer: dict[str, Any] = {"version": version.number}
         if events.error is not None:
             answer["stale"] = True
         if ignored := _count_unknown(version, request):
             answer["ignored"] = ignored
-        lists = [_list(version, user, next(ranked), explain=request.explain) for user in some]
-        if isinstance(request, SessionRequest):
-            answer["skipped"] = [schemas.json_id(item) for item in some[0].skipped]
-            answer |= lists[0]
-        else:
-            names = [{"user": schemas.json_id(convert_id(version.users, user))} for user in ids]
-            lists = [name | found for name, found in zip(names, lists, strict=True)]
-            answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
+        lists = []
+        for one in some:
+            user, best = next(found)
+            if isinstance(one, list):
+                name = {"skipped": [schemas.json_id(item) for item in user.skipped]}
+            else:
+                name = {"user": schemas.json_id(convert_id(version.users, one))}
+            lists.append(name | _list(version, user, best, explain=request.explain))
+        answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
         answers.append(to_json(answer, inf_nan_mode="null"))
     return answers
 
 
-def _users_of(request: RecommendRequest) -> list[Id]:
-    if isinstance(request, UserRequest):
-        return [request.user]
-    return list(dict.fromkeys(request.users)) if isinstance(request, UsersRequest) else []
+def _users_or_session(request: RecommendRequest) -> list[Id | list[Id]]:
+    if isinstance(request, SessionRequest):
+        return [request.session]
+    return [*dict.fromkeys(request.users)] if isinstance(request, UsersRequest) else [request.user]
 
 
 def _count_unknown(version: ModelVersion, options: RecommendOptions) -> int:
@@ -314,12 +301,6 @@ def _reason(
     }
 
 
-def _percentile(version: ModelVersion, user: ResolvedUser, value: float) -> float:
-    """Return the share of items with a lower score, in per cent, from a sample of the items."""
-    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
-    return round(100 * float((score(version, user, sample) < value).mean()), 1)
-
-
 def explain_user(
     version: ModelVersion,
     events: EventCache,
@@ -328,38 +309,39 @@ def explain_user(
     top: Annotated[int, Field(ge=1, le=schemas.MAX_EXPLAINED)] = 5,
 ) -> schemas.Explained:
     """Explain the score of an item for a user."""
-    resolved = resolve_users(version, events, [user])[0]
+    resolved = resolve(version, events, [user])[0]
     if resolved.source == "popular":
         raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
-    return _explain(version, resolved, item, top) | {"user": convert_id(version.users, user)}
+    return _explain(version, resolved, convert_id(version.users, user), item, top)
 
 
 def explain_session(
     version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
 ) -> schemas.Explained:
     """Explain the score of an item for a session."""
-    user = resolve_sessions(version, [asked.session])[0]
-    return _explain(version, user, asked.item, asked.top)
+    user = resolve(version, events, [asked.session])[0]
+    return _explain(version, user, None, asked.item, asked.top)
 
 
-def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
+def _explain(
+    version: ModelVersion, user: ResolvedUser, user_id: Id | None, item: Id, top: int
+) -> schemas.Explained:
     row = int(version.items.require([convert_id(version.items, item)], "item")[0])
     found = _explanation(version, user, row, top)
     reason = _reason(version, user, row, found)
+    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
+    share = float((score(version, user, sample) < found.score).mean())
     return {
         "version": version.number,
-        "users": reason["users"],
-        "evidence": reason["evidence"],
-        "user": None if user.row == UNKNOWN else version.users.series[user.row],
+        **reason,
+        "user": user_id,
         "item": found.item_id,
         "title": version.title(found.item_id),
         "seen": row in user.history,
         "score": float(np.float32(found.score)),
-        "percentile": _percentile(version, user, found.score),
+        "percentile": round(100 * share, 1),
         "source": user.source,
-        "sentence": reason["sentence"],
         "meaning": found.meaning,
-        "effects": reason["effects"],
         "others": found.others,
         "others_drew": found.others_drew,
         "others_pushed": found.others_pushed,
