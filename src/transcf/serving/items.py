@@ -127,9 +127,12 @@ class TextIndex:
     A query may also be the beginning or a part of an id.
     """
 
-    def __init__(self, ids: pl.Series, titles: pl.Series, counts: npt.NDArray[np.integer]) -> None:
-        self._ids, self._titles, self._counts = ids.str.to_lowercase(), titles, counts
-        self._folded = _fold(titles)
+    def __init__(
+        self, ids: pl.Series, counts: npt.NDArray[np.integer], titles: Sequence[str]
+    ) -> None:
+        self._ids, self._counts = ids.cast(pl.String).str.to_lowercase(), counts
+        self._titles = pl.Series(titles, dtype=pl.String)
+        self._folded = _fold(self._titles)
 
     @cached_property
     def _exact(self) -> list[pl.Series]:

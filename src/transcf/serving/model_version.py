@@ -8,8 +8,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -179,21 +180,20 @@ class ModelVersion:
     @cached_property
     def item_index(self) -> TextIndex:
         """Search in ids and titles of items."""
-        titles = pl.Series([entry.title or "" for entry in self.item_metadata], dtype=pl.String)
-        return TextIndex(self.items.series.cast(pl.String), titles, self.data.item_counts)
+        titles = [entry.title or "" for entry in self.item_metadata]
+        return TextIndex(self.items.series, self.data.item_counts, titles)
 
     @cached_property
     def user_index(self) -> TextIndex:
         """Search in ids of users."""
-        ids = self.users.series.cast(pl.String)
-        return TextIndex(ids, pl.repeat("", len(ids), eager=True), self.data.seen.counts)
+        return TextIndex(self.users.series, self.data.seen.counts, [""] * len(self.users))
 
     @cached_property
     def category_index(self) -> TextIndex:
         """Search in names of categories."""
-        names = pl.Series(list(self.items_by_category), dtype=pl.String)
+        names = list(self.items_by_category)
         sizes = np.array([len(rows) for rows in self.items_by_category.values()], np.int64)
-        return TextIndex(names, names, sizes)
+        return TextIndex(pl.Series(names, dtype=pl.String), sizes, names)
 
     @cached_property
     def projection(self) -> Projection2D:
@@ -230,7 +230,7 @@ class VersionManager:
         self, versions: Versions, metadata: Mapping[str, ItemMetadata], events: EventCache
     ) -> None:
         self.versions, self._metadata, self._events = versions, metadata, events
-        self.refused: list[dict[str, Any]] = []
+        self.refused: deque[dict[str, Any]] = deque(maxlen=_MAX_REFUSED)
         self._pointer_error, self._forget_events = "", False
         self._other: tuple[tuple[int, int, int], ModelVersion] | None = None
         #: Version and newest event of the trend that is served, and when it may be renewed.
@@ -308,37 +308,29 @@ class VersionManager:
         current = self.current
         if number == current.number:
             return current
-        fingerprint = self.versions.fingerprint(number)
+        if self.versions.made(number) is None:
+            raise UnknownIdError(f"There is no version {number}.")
+        fingerprint, folder = self.versions.fingerprint(number), self.versions.folder(number)
         with self._loading:
             if self._other is None or self._other[0] != fingerprint:
-                with self._usable(number) as folder:
+                try:
                     self._other = fingerprint, ModelVersion.load(number, folder, self._metadata)
+                except TransCFError as error:
+                    log.error("Version %d cannot be served: %s", number, error)
+                    raise UnsupportedError(
+                        f"Version {number} cannot be served; the log of the service says why."
+                    ) from error
             return self._other[1]
 
     def switch(self, version: int) -> None:
-        """Make a version the current one after its files were checked; `check` then serves it."""
-        with self._usable(version) as folder:
-            load_version(folder)
+        """Make a version the current one if it can be loaded; `check` then serves it."""
+        self.load(version)
         self.versions.switch(version)
         log.info("Version %d was made the current one by a request.", version)
-
-    @contextmanager
-    def _usable(self, version: int) -> Iterator[Path]:
-        """Yield the folder of a version to load; the reason of a failure is only logged."""
-        if self.versions.made(version) is None:
-            raise UnknownIdError(f"There is no version {version}.")
-        try:
-            yield self.versions.folder(version)
-        except TransCFError as error:
-            log.error("Version %d cannot be served: %s", version, error)
-            raise UnsupportedError(
-                f"Version {version} cannot be served; the log of the service says why."
-            ) from error
 
     def _refuse(self, version: int, reason: str) -> None:
         shown = reason.replace(f"{self.versions.base.parent}{os.sep}", "")  # no paths for clients
         self.refused.append({"version": version, "reason": shown, "when": time.time()})
-        del self.refused[:-_MAX_REFUSED]
         log.error("Version %d is refused, the previous one stays in service: %s", version, reason)
 
     def _trained(self, version: int) -> dict[str, Any]:
