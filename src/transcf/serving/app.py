@@ -31,7 +31,7 @@ from transcf.serving.errors import add_exception_handlers, json_bytes, json_resp
 from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
-from transcf.serving.service import Service, explanation_cost, recommendation_cost
+from transcf.serving.service import Service, explanation_cost
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem} for code in (401, 403, 404, 409, 413, 422, 429, 503, 504)
@@ -40,8 +40,6 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _REPEATED = frozenset(("category", "exclude", "items"))
 #: Bytes of JSON from which on it is compressed, if the client takes that; how gzip begins.
 _MIN_GZIPPED, _GZIP = 4096, b"\x1f\x8b"
-#: Cost of loading another version.
-_LOAD_COST = 500
 #: The files of the explorer page.
 PAGE = Path(__file__).with_name("page")
 #: Scripts and styles come from this service only; none is inline or compiled from text.
@@ -140,13 +138,8 @@ async def recommend(request: Request) -> Response:
 )
 async def recommend_by_version(request: Request, version: int) -> Response:
     """Recommend items to a user by a version that need not be the served one."""
-    service, asked = _service(request), _read_query(request)
-
-    def run(_: ModelVersion, events: EventCache) -> bytes:
-        return ranking.recommend(service.versions.load(version), events, [asked])[0]
-
-    body = await service.query(run, _LOAD_COST + recommendation_cost(asked), slow=True)
-    return Response(body, media_type="application/json")
+    answer = await _service(request).recommend(_read_query(request), version)
+    return Response(answer, media_type="application/json")
 
 
 @router.post("/v1/recommendations", response_model=schemas.ManyRecommendations)
