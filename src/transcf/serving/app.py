@@ -28,7 +28,6 @@ from transcf import __version__
 from transcf.parallel import use_threads
 from transcf.serving import queries, ranking, schemas
 from transcf.serving.errors import add_exception_handlers, json_bytes, json_response, store_failed
-from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
 from transcf.serving.service import Service, explanation_cost
@@ -159,7 +158,7 @@ async def recommend_session(request: Request, asked: schemas.SessionRequest) -> 
 
 async def _answer(
     request: Request,
-    query: Callable[[ModelVersion, EventCache], Any],
+    query: Callable[[ModelVersion], Any],
     cost: float = 2.0,
     *,
     slow: bool = False,
@@ -167,8 +166,8 @@ async def _answer(
     """Run a query, and write and compress its answer in the same thread; see `Service.query`."""
     gzipped = "gzip" in request.headers.get("accept-encoding", "")
 
-    def run(version: ModelVersion, events: EventCache) -> bytes:
-        body = json_bytes(query(version, events))
+    def run(version: ModelVersion) -> bytes:
+        body = json_bytes(query(version))
         return gzip.compress(body, 5) if gzipped and len(body) >= _MIN_GZIPPED else body
 
     body = await _service(request).query(run, cost, slow=slow)
@@ -187,14 +186,14 @@ def _add_query(
     *,
     slow: bool = False,
 ) -> None:
-    """Add a query as a route with its parameters after `version` and `events`."""
+    """Add a query as a route with its parameters after `version`."""
 
     async def endpoint(request: Request, **arguments: Any) -> Response:
         run = partial(query, **arguments)
         return await _answer(request, run, cost(**arguments), slow=slow)
 
     signature = inspect.signature(query, eval_str=True)
-    _, _, *parameters = signature.parameters.values()
+    _, *parameters = signature.parameters.values()
     request = inspect.signature(endpoint, eval_str=True).parameters["request"]
     endpoint.__name__, endpoint.__doc__ = query.__name__, query.__doc__
     endpoint.__signature__ = inspect.Signature([request, *parameters])  # type: ignore[attr-defined]
@@ -242,7 +241,7 @@ async def models(request: Request) -> Response:
     """Describe the served version."""
     service = _service(request)
     own = {"verb": service.settings.verb}
-    return await _answer(request, lambda *_: service.versions.describe() | own, 1.0)
+    return await _answer(request, lambda _: service.versions.describe() | own, 1.0)
 
 
 @router.post("/v1/models/current")

@@ -51,10 +51,11 @@ _TRAINED = ("interactions", "fitted_on", "best_metric", VALIDATION)
 
 
 class ModelVersion:
-    """An immutable, loaded model version with everything that queries need.
+    """A loaded model version and the events since it was trained: all that queries need.
 
     Arrays of the model are memory-mapped. `can` says which operations it supports, and
-    `events_after` is the number of the newest event that it has learned from.
+    `events_after` is the number of the newest event that it has learned from. Nothing changes but
+    the events, which all versions share.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class ModelVersion:
         model: Recommender[Any],
         metadata: Mapping[str, ItemMetadata],
         can: Mapping[str, bool],
+        events: EventCache,
     ) -> None:
         self.number, self.folder, self.model = number, folder, model
-        self.metadata, self.can, self.loaded_at = metadata, can, time.time()
+        self.metadata, self.can, self.events, self.loaded_at = metadata, can, events, time.time()
         self.scorer: FittedScorer = model.learned_
         self.data = self.scorer.known
         self.users, self.items = self.data.users, self.data.items
@@ -74,7 +76,9 @@ class ModelVersion:
         self.events_after = learned if isinstance(learned, int) else 0
 
     @classmethod
-    def load(cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata]) -> ModelVersion:
+    def load(
+        cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata], events: EventCache
+    ) -> ModelVersion:
         """Load a version, check its checksums, and warm it up.
 
         Raises:
@@ -83,7 +87,7 @@ class ModelVersion:
         model = load_version(folder, mapped=True)
         checksum = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()[:16]
         _share_item_vectors(model.learned_, f"{number}-{checksum}")
-        version = cls(number, folder, model, metadata, _warm_up(model))
+        version = cls(number, folder, model, metadata, _warm_up(model), events)
         _ = version.popular, version.description, version.item_metadata
         return version
 
@@ -110,6 +114,10 @@ class ModelVersion:
         renewed = copy(self)
         renewed.scorer = learned.with_recent_events(items[kept], times)
         return self if renewed.scorer is learned else renewed
+
+    def new_events(self, user: Id) -> list[Event]:
+        """Return the events of a user that the version has not learned from, oldest first."""
+        return self.events.of(str(user), self.events_after)
 
     @cached_property
     def popular(self) -> Rows:
@@ -297,7 +305,8 @@ class VersionManager:
 
     def _load(self, number: int) -> ModelVersion:
         fingerprint = self.versions.fingerprint(number)
-        version = ModelVersion.load(number, self.versions.folder(number), self._metadata)
+        folder = self.versions.folder(number)
+        version = ModelVersion.load(number, folder, self._metadata, self._events)
         if version.events_after < self._events.first:
             self._events.restart(version.events_after)
         self._loaded = fingerprint
@@ -314,7 +323,8 @@ class VersionManager:
         with self._loading:
             if self._other is None or self._other[0] != fingerprint:
                 try:
-                    self._other = fingerprint, ModelVersion.load(number, folder, self._metadata)
+                    version = ModelVersion.load(number, folder, self._metadata, self._events)
+                    self._other = fingerprint, version
                 except TransCFError as error:
                     log.error("Version %d cannot be served: %s", number, error)
                     raise UnsupportedError(

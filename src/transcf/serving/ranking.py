@@ -18,7 +18,6 @@ from transcf.errors import UnknownIdError, UnsupportedError, shown
 from transcf.models.explain import Explanation, explanation
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.serving import schemas
-from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.schemas import RecommendOptions, SessionRequest, UserRequest, UsersRequest
 
@@ -51,9 +50,7 @@ class ResolvedUser:
     skipped: Sequence[Id] = ()
 
 
-def resolve(
-    version: ModelVersion, events: EventCache, asked: Sequence[Id | list[Id]]
-) -> list[ResolvedUser]:
+def resolve(version: ModelVersion, asked: Sequence[Id | list[Id]]) -> list[ResolvedUser]:
     """Look up users in the model and in the events since it was trained; a list is a session.
 
     All items are looked up at once: one lookup costs nearly as much as a thousand.
@@ -64,7 +61,7 @@ def resolve(
     rows = version.users.rows(ids)  # None is no id, so it has no row
     rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
     lists = [
-        one if isinstance(one, list) else [e.item for e in events.of(str(u), version.events_after)]
+        one if isinstance(one, list) else [e.item for e in version.new_events(u)]
         for one, u in zip(asked, ids, strict=True)
     ]
     items = [item for some in lists for item in some]
@@ -203,19 +200,17 @@ def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
 # -- recommendations -----------------------------------------------------------------------------
 
 
-def recommend(
-    version: ModelVersion, events: EventCache, requests: Sequence[RecommendRequest]
-) -> list[bytes]:
+def recommend(version: ModelVersion, requests: Sequence[RecommendRequest]) -> list[bytes]:
     """Answer requests in JSON, in their order."""
     asked = [_users_or_session(request) for request in requests]
     flat = [(request, one) for request, some in zip(requests, asked, strict=True) for one in some]
-    users = resolve(version, events, [one for _, one in flat])
+    users = resolve(version, [one for _, one in flat])
     ranked = rank(version, users, [request for request, _ in flat])
     found = iter(zip(users, ranked, strict=True))
     answers = []
     for request, some in zip(requests, asked, strict=True):
         answer: dict[str, Any] = {"version": version.number}
-        if events.error is not None:
+        if version.events.error is not None:
             answer["stale"] = True
         if ignored := _count_unknown(version, request):
             answer["ignored"] = ignored
@@ -303,23 +298,20 @@ def _reason(
 
 def explain_user(
     version: ModelVersion,
-    events: EventCache,
     user: schemas.TextId,
     item: schemas.TextId,
     top: Annotated[int, Field(ge=1, le=schemas.MAX_EXPLAINED)] = 5,
 ) -> schemas.Explained:
     """Explain the score of an item for a user."""
-    resolved = resolve(version, events, [user])[0]
+    resolved = resolve(version, [user])[0]
     if resolved.source == "popular":
         raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
     return _explain(version, resolved, convert_id(version.users, user), item, top)
 
 
-def explain_session(
-    version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
-) -> schemas.Explained:
+def explain_session(version: ModelVersion, asked: schemas.ExplainRequest) -> schemas.Explained:
     """Explain the score of an item for a session."""
-    user = resolve(version, events, [asked.session])[0]
+    user = resolve(version, [asked.session])[0]
     return _explain(version, user, None, asked.item, asked.top)
 
 

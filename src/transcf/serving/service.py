@@ -229,9 +229,10 @@ class Service:
         if number is None and not request.explain:
             return await self._recommendations.submit(request, cost)
 
-        def run(current: ModelVersion, events: EventCache) -> bytes:
-            version = current if number is None else self.versions.load(number)
-            return recommend(version, events, [request])[0]
+        def run(current: ModelVersion) -> bytes:
+            return recommend(current if number is None else self.versions.load(number), [request])[
+                0
+            ]
 
         return await self.query(run, cost + (0 if number is None else _LOAD_COST), slow=True)
 
@@ -240,7 +241,7 @@ class Service:
         self.metrics.batches.observe(len(requests))
         self.events.update()
         try:
-            return recommend(self.versions.current, self.events, requests)
+            return recommend(self.versions.current, requests)
         except Exception as error:
             if len(requests) == 1:
                 return [error]
@@ -248,7 +249,7 @@ class Service:
 
     async def query(
         self,
-        query: Callable[[ModelVersion, EventCache], T],
+        query: Callable[[ModelVersion], T],
         cost: float = 1.0,
         *,
         slow: bool = False,
@@ -260,7 +261,7 @@ class Service:
 
         def run() -> T:
             self.events.update()
-            return query(self.versions.current, self.events)
+            return query(self.versions.current)
 
         if slow and self._slow >= max(1, self.settings.max_requests // 2):
             raise _overloaded(self.settings)
