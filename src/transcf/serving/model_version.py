@@ -243,7 +243,7 @@ class VersionManager:
         self._other: tuple[tuple[int, int, int], ModelVersion] | None = None
         #: Version and newest event of the trend that is served, and when it may be renewed.
         self._renewed, self._renew_at = (0, 0), 0.0
-        self._checking, self._loading = threading.Lock(), threading.Lock()
+        self._loading = threading.Lock()
         newest = versions.current()
         before = [version for version in versions.all() if version < newest]
         for version in (newest, *reversed(before)):
@@ -264,32 +264,29 @@ class VersionManager:
         The old one then stays in service. Two checks at once wait for each other, so that the
         current version is served when a check returns.
         """
-        with self._checking:
-            return self._check()
-
-    def _check(self) -> bool:
-        if self._forget_events:  # no query uses the older version any more
-            self._events.forget(self.current.events_after)
-            self._forget_events = False
-        try:
-            version = self.versions.current()
-        except ModelFileError as error:
-            if str(error) != self._pointer_error:
-                self._pointer_error = str(error)
-                log.error("%s Version %d stays in service.", error, self.current.number)
+        with self._loading:
+            if self._forget_events:  # no query uses the older version any more
+                self._events.forget(self.current.events_after)
+                self._forget_events = False
+            try:
+                version = self.versions.current()
+            except ModelFileError as error:
+                if str(error) != self._pointer_error:
+                    self._pointer_error = str(error)
+                    log.error("%s Version %d stays in service.", error, self.current.number)
+                return True
+            fingerprint = self.versions.fingerprint(version)
+            is_known, self._seen = fingerprint in (self._seen, self._loaded), fingerprint
+            if is_known:
+                return True
+            try:
+                self.current = self._load(version)
+            except (TransCFError, AssertionError, OSError, ValueError) as error:
+                self._refuse(version, str(error))
+                return False
+            self._forget_events = True
+            log.info("Version %d is served from now on.", version)
             return True
-        fingerprint = self.versions.fingerprint(version)
-        is_known, self._seen = fingerprint in (self._seen, self._loaded), fingerprint
-        if is_known:
-            return True
-        try:
-            self.current = self._load(version)
-        except (TransCFError, AssertionError, OSError, ValueError) as error:
-            self._refuse(version, str(error))
-            return False
-        self._forget_events = True
-        log.info("Version %d is served from now on.", version)
-        return True
 
     def renew_trend(self) -> None:
         """Count the events since the served version was trained in its automatic trend."""
@@ -298,7 +295,7 @@ class VersionManager:
         if state == self._renewed or started < self._renew_at:
             return
         renewed = current.with_events(self._events.since(current.events_after))
-        with self._checking:
+        with self._loading:
             if self.current is current:
                 self.current, self._renewed = renewed, state
         self._renew_at = time.monotonic() + _RENEWAL_PAUSE * (time.monotonic() - started)

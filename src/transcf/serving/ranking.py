@@ -189,12 +189,17 @@ def _popular(
     return Ranked(rows, version.data.item_counts[rows].astype(np.float32))
 
 
-def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
-    """Return the scores of item rows for a user who has a vector or a history."""
+def _scorer_of(version: ModelVersion, user: ResolvedUser) -> tuple[Scorer, int]:
+    """Return a scorer that has a user with a vector or a history, and the user's row in it."""
     if user.source == "model":
-        return version.scorer.scores(np.full(len(items), user.row, np.int32), items)
-    folded_in = version.scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return folded_in.scores(np.zeros(len(items), np.int32), items)
+        return version.scorer, user.row
+    return version.scorer.fold_in(Histories.of([user.history], len(version.items))), 0
+
+
+def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
+    """Return the scores of item rows for a user with a vector or a history."""
+    scorer, row = _scorer_of(version, user)
+    return scorer.scores(np.full(len(items), row, np.int32), items)
 
 
 # -- recommendations -----------------------------------------------------------------------------
@@ -259,18 +264,18 @@ def _list(
 
 
 def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
-    scorer, item = version.scorer, version.items.series[row]
     if user.source == "popular" or not len(user.history):
         raise UnsupportedError(
             "There is no history to explain the score with: send events, or a session with items "
             "that the model knows."
         )
+    scorer, _ = _scorer_of(version, user)
+    known, history = None, user.history
     if user.source == "model":
-        known = (user.row, version.users.series[user.row])
+        known = user.row, version.users.series[user.row]
         history = version.data.histories[user.row]
-        return explanation(scorer, scorer, known, history, item, top, include_seen=True)
-    folded_in = scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
+    item = version.items.series[row]
+    return explanation(version.scorer, scorer, known, history, item, top, include_seen=True)
 
 
 def _reason(
