@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,22 +54,20 @@ def resolve(version: ModelVersion, asked: Sequence[Id | list[Id]]) -> list[Resol
 
     All items are looked up at once: one lookup costs nearly as much as a thousand.
     """
-    ids: list[Any] = [
-        None if isinstance(one, list) else convert_id(version.users, one) for one in asked
-    ]
-    rows = version.users.rows(ids)  # None is no id, so it has no row
+    ids = [convert_id(version.users, one) for one in asked if not isinstance(one, list)]
+    rows = version.users.rows(ids)
     rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
-    lists = [
-        one if isinstance(one, list) else [e.item for e in version.new_events(u)]
-        for one, u in zip(asked, ids, strict=True)
-    ]
-    items = [item for some in lists for item in some]
+    new = ([event.item for event in version.new_events(user)] for user in ids)
+    users = zip(rows.tolist(), new, strict=True)
+    pairs = [(UNKNOWN, one) if isinstance(one, list) else next(users) for one in asked]
+    items = [item for _, some in pairs for item in some]
     item_rows, rankable = _EMPTY, np.empty(0, bool)
     if items:
         item_rows = find_rows(version.items, items)
         rankable = (item_rows != UNKNOWN) & version.scorer.rankable[item_rows]
-    found, ends = [], np.cumsum([0, *map(len, lists)]).tolist()
-    for user, (start, end) in zip(rows.tolist(), pairwise(ends), strict=True):
+    found, end = [], 0
+    for user, some in pairs:
+        start, end = end, end + len(some)
         history = _EMPTY if user == UNKNOWN else version.data.histories[user]
         source: schemas.Source = "popular" if user == UNKNOWN else "model"
         skipped: list[Id] = []
