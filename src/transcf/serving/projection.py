@@ -60,8 +60,9 @@ class Projection2D:
     def __init__(self, version: ModelVersion) -> None:
         self._version = version
         vectors = version.scorer.arrays().get("item_vectors")
-        has_plane = vectors is not None and vectors.shape[1] >= 2
-        self._vectors: Array | None = vectors.astype(np.float64) if has_plane else None
+        self._vectors: Array | None = None
+        if vectors is not None and vectors.shape[1] >= 2:
+            self._vectors = vectors.astype(np.float64)
         self._landmarks = version.popular[:_LANDMARKS]
         self._tsne: Array | None = None
         self._thread: threading.Thread | None = None

@@ -106,9 +106,11 @@ class Batcher(Generic[T, R]):
                 except Exception as error:
                     answers = [error] * len(batch)
                 for (_, future), answer in zip(batch, answers, strict=True):
-                    if isinstance(answer, Exception) and not future.done():
+                    if future.done():
+                        continue
+                    if isinstance(answer, Exception):
                         future.set_exception(answer)
-                    elif not future.done():
+                    else:
                         future.set_result(answer)
                 self._cost -= sum(cost for _, cost, _ in taken)
         finally:
@@ -230,9 +232,8 @@ class Service:
             return await self._recommendations.submit(request, cost)
 
         def run(current: ModelVersion) -> bytes:
-            return recommend(current if number is None else self.versions.load(number), [request])[
-                0
-            ]
+            version = current if number is None else self.versions.load(number)
+            return recommend(version, [request])[0]
 
         return await self.query(run, cost + (0 if number is None else _LOAD_COST), slow=True)
 
@@ -248,11 +249,7 @@ class Service:
         return [answer for request in requests for answer in self._recommend([request])]
 
     async def query(
-        self,
-        query: Callable[[ModelVersion], T],
-        cost: float = 1.0,
-        *,
-        slow: bool = False,
+        self, query: Callable[[ModelVersion], T], cost: float = 1.0, *, slow: bool = False
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
