@@ -327,7 +327,8 @@ def _explain(
     share = float((score(version, user, sample) < found.score).mean())
     return {
         "version": version.number,
-        **reason,
+        "users": reason["users"],
+        "evidence": reason["evidence"],
         "user": user_id,
         "item": found.item_id,
         "title": version.title(found.item_id),
@@ -335,7 +336,9 @@ def _explain(
         "score": float(np.float32(found.score)),
         "percentile": round(100 * share, 1),
         "source": user.source,
+        "sentence": reason["sentence"],
         "meaning": found.meaning,
+        "effects": reason["effects"],
         "others": found.others,
         "others_drew": found.others_drew,
         "others_pushed": found.others_pushed,
