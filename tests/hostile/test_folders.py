@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from transcf import create, load, synthesize
 from transcf.data.json_text import to_json
 from transcf.io import tensors
 from transcf.models.registry import available, model_class
+from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion
 
 NAMES = ["popularity", "ease", "itemknn", "ials", "random"]
@@ -188,7 +190,7 @@ def use(folder: Path) -> None:
     scores = [model.recommend(k=3)["score"], model.recommend_for([model.items_.series[0]])["score"]]
     assert all(score.is_finite().all() for score in scores)
     assert repr(model)
-    assert to_json(ModelVersion.load(1, folder, {}).description)
+    assert to_json(ModelVersion.load(1, folder, {}, Mock(spec=EventCache)).description)
     report = model.report_
     assert f"{report['interactions']:,} {report['seconds']:.3f} {report.get('split_seed', 0):,}"
     assert isinstance(report.get("dataset", ""), str)

@@ -20,7 +20,7 @@ from tests.serving.processes import living
 from transcf.data.interactions import Interactions
 from transcf.io.model_dir import Versions
 from transcf.models.registry import create, load
-from transcf.serving.pages import POLICY
+from transcf.serving.app import POLICY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

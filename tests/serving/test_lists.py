@@ -17,7 +17,7 @@ from transcf.data.interactions import Interactions
 from transcf.models.registry import create
 from transcf.serving.events import EventCache, EventStore
 from transcf.serving.model_version import SHARED_FOLDER, ModelVersion
-from transcf.serving.ranking import rank, resolve_users
+from transcf.serving.ranking import rank, resolve
 from transcf.serving.schemas import RecommendOptions
 
 
@@ -164,8 +164,8 @@ def test_a_list_does_not_depend_on_who_else_asks(client: TestClient, model: Any)
 
 
 def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model: Any) -> None:
-    served = ModelVersion.load(1, trained / "shop", {})
     recent = EventCache(EventStore(str(tmp_path / "events.db")))
+    served = ModelVersion.load(1, trained / "shop", {}, recent)
     best = model.recommend("u005", k=4)["item_id"].to_list()
     wishes = [
         RecommendOptions(k=2),
@@ -174,7 +174,7 @@ def test_wishes_of_one_batch_are_kept_apart(trained: Path, tmp_path: Path, model
         RecommendOptions(k=1),
     ]
     wishes += [RecommendOptions(k=2, exclude_seen=False), RecommendOptions(k=2, items=[best[3]])]
-    people = resolve_users(served, recent, ["u005"] * len(wishes))
+    people = resolve(served, ["u005"] * len(wishes))
     lists = [served.items.ids(r.items).to_list() for r in rank(served, people, wishes)]
     seen = model.recommend("u005", k=2, exclude_seen=False)["item_id"].to_list()
     assert lists == [best[:2], best[1:3], [best[0], best[2]], best[:1], seen, best[3:]]

@@ -14,22 +14,23 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.responses import Response
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from transcf import __version__
 from transcf.parallel import use_threads
 from transcf.serving import queries, ranking, schemas
 from transcf.serving.errors import add_exception_handlers, json_bytes, json_response, store_failed
-from transcf.serving.events import EventCache
 from transcf.serving.middleware import Gate
 from transcf.serving.model_version import ModelVersion
-from transcf.serving.pages import add_pages
-from transcf.serving.service import Service, explanation_cost, recommendation_cost
+from transcf.serving.service import Service, explanation_cost
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Problem} for code in (401, 403, 404, 409, 413, 422, 429, 503, 504)
@@ -38,10 +39,15 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _REPEATED = frozenset(("category", "exclude", "items"))
 #: Bytes of JSON from which on it is compressed, if the client takes that; how gzip begins.
 _MIN_GZIPPED, _GZIP = 4096, b"\x1f\x8b"
-#: Cost of loading another version.
-_LOAD_COST = 500
+#: The files of the explorer page.
+PAGE = Path(__file__).with_name("page")
+#: Scripts and styles come from this service only; none is inline or compiled from text.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
-router = APIRouter()
+router, _pages = APIRouter(), APIRouter(include_in_schema=False)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -67,7 +73,8 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     app.include_router(router)
-    add_pages(app)
+    app.include_router(_pages)
+    app.mount("/page", GZipMiddleware(_page))
     add_exception_handlers(app)
     app.add_middleware(Gate, service=service)
     return app
@@ -130,13 +137,8 @@ async def recommend(request: Request) -> Response:
 )
 async def recommend_by_version(request: Request, version: int) -> Response:
     """Recommend items to a user by a version that need not be the served one."""
-    service, asked = _service(request), _read_query(request)
-
-    def run(_: ModelVersion, events: EventCache) -> bytes:
-        return ranking.recommend(service.versions.load(version), events, [asked])[0]
-
-    body = await service.query(run, _LOAD_COST + recommendation_cost(asked), slow=True)
-    return Response(body, media_type="application/json")
+    answer = await _service(request).recommend(_read_query(request), version)
+    return Response(answer, media_type="application/json")
 
 
 @router.post("/v1/recommendations", response_model=schemas.ManyRecommendations)
@@ -156,7 +158,7 @@ async def recommend_session(request: Request, asked: schemas.SessionRequest) -> 
 
 async def _answer(
     request: Request,
-    query: Callable[[ModelVersion, EventCache], Any],
+    query: Callable[[ModelVersion], Any],
     cost: float = 2.0,
     *,
     slow: bool = False,
@@ -164,8 +166,8 @@ async def _answer(
     """Run a query, and write and compress its answer in the same thread; see `Service.query`."""
     gzipped = "gzip" in request.headers.get("accept-encoding", "")
 
-    def run(version: ModelVersion, events: EventCache) -> bytes:
-        body = json_bytes(query(version, events))
+    def run(version: ModelVersion) -> bytes:
+        body = json_bytes(query(version))
         return gzip.compress(body, 5) if gzipped and len(body) >= _MIN_GZIPPED else body
 
     body = await _service(request).query(run, cost, slow=slow)
@@ -184,14 +186,14 @@ def _add_query(
     *,
     slow: bool = False,
 ) -> None:
-    """Add a query as a route with its parameters after `version` and `events`."""
+    """Add a query as a route with its parameters after `version`."""
 
     async def endpoint(request: Request, **arguments: Any) -> Response:
         run = partial(query, **arguments)
         return await _answer(request, run, cost(**arguments), slow=slow)
 
     signature = inspect.signature(query, eval_str=True)
-    _, _, *parameters = signature.parameters.values()
+    _, *parameters = signature.parameters.values()
     request = inspect.signature(endpoint, eval_str=True).parameters["request"]
     endpoint.__name__, endpoint.__doc__ = query.__name__, query.__doc__
     endpoint.__signature__ = inspect.Signature([request, *parameters])  # type: ignore[attr-defined]
@@ -239,7 +241,7 @@ async def models(request: Request) -> Response:
     """Describe the served version."""
     service = _service(request)
     own = {"verb": service.settings.verb}
-    return await _answer(request, lambda *_: service.versions.describe() | own, 1.0)
+    return await _answer(request, lambda _: service.versions.describe() | own, 1.0)
 
 
 @router.post("/v1/models/current")
@@ -268,3 +270,38 @@ async def ready(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return Prometheus metrics."""
     return Response(_service(request).metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+# -- the page and the description of all routes --------------------------------------------------
+
+
+class _PageFiles(StaticFiles):
+    """Files with a policy for scripts; browsers ask at each visit whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["content-security-policy"] = POLICY
+        response.headers["referrer-policy"] = "no-referrer"
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+_page = _PageFiles(directory=PAGE)
+
+
+@_pages.get("/")
+async def page(request: Request) -> Response:
+    """Return the explorer page, which shows the description of all routes as well."""
+    return await _page.get_response("index.html", request.scope)
+
+
+@_pages.get("/openapi.json")
+async def description(request: Request) -> Response:
+    """Return the description of all routes; `json_response` would write large limits as text."""
+    return JSONResponse(request.app.openapi())
+
+
+@_pages.get("/docs")
+async def docs() -> Response:
+    """Lead to the description of all routes on the page."""
+    return RedirectResponse("./#/api")

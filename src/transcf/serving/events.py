@@ -87,8 +87,7 @@ class EventStore:
 
     def __init__(self, url: str) -> None:
         scheme, separator, rest = url.partition("://")
-        self._path: str | None = None
-        self._password: str | None = None
+        self._path = self._password = None
         if scheme in ("postgresql", "postgres") and separator:
             # libpq reads the address: it may name several hosts, and says what is wrong with it.
             with needs_extra("Storing events in PostgreSQL", "serve"):
@@ -101,14 +100,13 @@ class EventStore:
             self._name, self._begin, table = "PostgreSQL", "BEGIN", "transcf_events"
             user, item = "user_id", "item_id"
             # Workers that start at once create tables once.
-            self._setup = ["SET synchronous_commit = on", "BEGIN"]
-            self._setup += ["SELECT pg_advisory_xact_lock(7263427)"]
+            lock = "SELECT pg_advisory_xact_lock(7263427)"
+            self._setup = ["SET synchronous_commit = on", self._begin, lock]
         elif not separator or scheme == "sqlite":
-            self._path = rest.removeprefix("/") if separator else url
+            self._path = self._name = rest.removeprefix("/") if separator else url
             address = sql.URL.create("sqlite", database=self._path)
             options = {"connect_args": {"timeout": _LOCK_TIMEOUT, "check_same_thread": False}}
-            self._name, self._begin, table = self._path, "BEGIN IMMEDIATE", "events"
-            user, item = "user", "item"
+            self._begin, table, user, item = "BEGIN IMMEDIATE", "events", "user", "item"
             self._setup = ["PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", self._begin]
         else:
             raise ParameterError(
@@ -128,12 +126,8 @@ class EventStore:
             sql.Column("time", sql.Double, nullable=False),
             sql.Column("rating", sql.Double),
         )
-        self._state = sql.Table(
-            f"{table}_state",
-            self._events.metadata,
-            sql.Column("last", number, nullable=False),
-            sql.Column("deletions", number, nullable=False),
-        )
+        counts = [sql.Column(name, number, nullable=False) for name in ("last", "deletions")]
+        self._state = sql.Table(f"{table}_state", self._events.metadata, *counts)
         self._read_state = f"SELECT deletions, last FROM {self._state.name}"
         self._connection: sql.Connection | None = None
         self._file: tuple[int, int] | None = None  # identifies the file of the connection
@@ -154,7 +148,7 @@ class EventStore:
         added: list[Stored] = []
         column = self._events.c.key
         with self._writing() as (connection, last):
-            known: set[str | None] = set()
+            known = set[str | None]()
             for first in range(0, len(keys), _KEYS_PER_QUERY):
                 some = keys[first : first + _KEYS_PER_QUERY]
                 known.update(connection.scalars(sql.select(column).where(column.in_(some))))
@@ -209,10 +203,9 @@ class EventStore:
     def after(self, number: int) -> list[Event]:
         """Return the events with larger numbers, ascending."""
         events = self._events.c
-        columns = [events[name] for name in _COLUMNS]
-        query = sql.select(*columns).where(events.number > number).order_by(events.number)
+        query = sql.select(*(events[name] for name in _COLUMNS)).order_by(events.number)
         with self._connected() as connection:
-            return [Event(*row) for row in connection.execute(query)]
+            return [Event(*row) for row in connection.execute(query.where(events.number > number))]
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""

@@ -127,15 +127,12 @@ class TextIndex:
     A query may also be the beginning or a part of an id.
     """
 
-    def __init__(self, ids: pl.Series, titles: pl.Series, counts: npt.NDArray[np.integer]) -> None:
-        self._ids, self._titles, self._counts = ids.str.to_lowercase(), titles, counts
-        self._folded = _fold(titles)
-
-    @cached_property
-    def _exact(self) -> list[pl.Series]:
-        """Words of titles in alphabetical order, with and without what follows the title."""
-        short = _fold(self._titles.str.replace(_APPENDIX, ""))
-        return [texts.str.split(" ").list.sort().list.join(" ") for texts in (self._folded, short)]
+    def __init__(
+        self, ids: pl.Series, counts: npt.NDArray[np.integer], titles: Sequence[str]
+    ) -> None:
+        self._ids, self._counts = ids.cast(pl.String).str.to_lowercase(), counts
+        column = pl.Series(titles, dtype=pl.String)
+        self._folded, self._short = _fold(column), _fold(column.str.replace(_APPENDIX, ""))
 
     @cached_property
     def _words(self) -> tuple[pl.Series, Rows, npt.NDArray[np.int64]]:
@@ -157,8 +154,9 @@ class TextIndex:
         if not plain:
             return [int(row) for row in np.argsort(-self._counts, kind="stable")[:k]]
         words = _fold(pl.Series([query]))[0].split()
-        kinds = [self._is_exact(words, plain), self._has_words(words)]
-        kinds[1] |= self._ids.str.starts_with(plain).to_numpy()
+        has_words = self._has_words(words)
+        is_exact = self._is_exact(words, has_words) | (self._ids == plain).to_numpy()
+        kinds = [is_exact, has_words | self._ids.str.starts_with(plain).to_numpy()]
         if not any(kind.any() for kind in kinds):
             long = [n for n, word in enumerate(words) if len(word) >= _MIN_TYPO_LENGTH]
             if long:
@@ -172,11 +170,13 @@ class TextIndex:
         order = np.lexsort((rows, -self._counts[rows], rank[rows]))
         return [int(row) for row in rows[order][:k]]
 
-    def _is_exact(self, words: Sequence[str], plain: str) -> Mask:
-        sought = " ".join(sorted(words))
-        found = (self._ids == plain).to_numpy().copy()
-        for titles in self._exact if sought else ():
-            found |= (titles == sought).to_numpy()
+    def _is_exact(self, words: Sequence[str], has_words: Mask) -> Mask:
+        """Return which titles, with or without what follows them, are the words in any order."""
+        found, size = np.zeros(len(self._ids), dtype=bool), len(" ".join(words).encode())
+        for texts in (self._folded, self._short):
+            same_size = (texts.str.len_bytes() == size).to_numpy()
+            for row in np.flatnonzero(has_words & same_size).tolist():
+                found[row] |= sorted(texts[row].split()) == sorted(words)
         return found
 
     def _contains(self, folded: str, plain: str) -> Mask:

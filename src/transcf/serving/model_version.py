@@ -8,8 +8,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -50,10 +51,11 @@ _TRAINED = ("interactions", "fitted_on", "best_metric", VALIDATION)
 
 
 class ModelVersion:
-    """An immutable, loaded model version with everything that queries need.
+    """A loaded model version and the events since it was trained: all that queries need.
 
     Arrays of the model are memory-mapped. `can` says which operations it supports, and
-    `events_after` is the number of the newest event that it has learned from.
+    `events_after` is the number of the newest event that it has learned from. Nothing changes but
+    the events, which all versions share.
     """
 
     def __init__(
@@ -63,9 +65,10 @@ class ModelVersion:
         model: Recommender[Any],
         metadata: Mapping[str, ItemMetadata],
         can: Mapping[str, bool],
+        events: EventCache,
     ) -> None:
         self.number, self.folder, self.model = number, folder, model
-        self.metadata, self.can, self.loaded_at = metadata, can, time.time()
+        self.metadata, self.can, self.events, self.loaded_at = metadata, can, events, time.time()
         self.scorer: FittedScorer = model.learned_
         self.data = self.scorer.known
         self.users, self.items = self.data.users, self.data.items
@@ -73,7 +76,9 @@ class ModelVersion:
         self.events_after = learned if isinstance(learned, int) else 0
 
     @classmethod
-    def load(cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata]) -> ModelVersion:
+    def load(
+        cls, number: int, folder: Path, metadata: Mapping[str, ItemMetadata], events: EventCache
+    ) -> ModelVersion:
         """Load a version, check its checksums, and warm it up.
 
         Raises:
@@ -82,7 +87,7 @@ class ModelVersion:
         model = load_version(folder, mapped=True)
         checksum = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()[:16]
         _share_item_vectors(model.learned_, f"{number}-{checksum}")
-        version = cls(number, folder, model, metadata, _warm_up(model))
+        version = cls(number, folder, model, metadata, _warm_up(model), events)
         _ = version.popular, version.description, version.item_metadata
         return version
 
@@ -109,6 +114,10 @@ class ModelVersion:
         renewed = copy(self)
         renewed.scorer = learned.with_recent_events(items[kept], times)
         return self if renewed.scorer is learned else renewed
+
+    def new_events(self, user: Id) -> list[Event]:
+        """Return the events of a user that the version has not learned from, oldest first."""
+        return self.events.of(str(user), self.events_after)
 
     @cached_property
     def popular(self) -> Rows:
@@ -179,21 +188,20 @@ class ModelVersion:
     @cached_property
     def item_index(self) -> TextIndex:
         """Search in ids and titles of items."""
-        titles = pl.Series([entry.title or "" for entry in self.item_metadata], dtype=pl.String)
-        return TextIndex(self.items.series.cast(pl.String), titles, self.data.item_counts)
+        titles = [entry.title or "" for entry in self.item_metadata]
+        return TextIndex(self.items.series, self.data.item_counts, titles)
 
     @cached_property
     def user_index(self) -> TextIndex:
         """Search in ids of users."""
-        ids = self.users.series.cast(pl.String)
-        return TextIndex(ids, pl.repeat("", len(ids), eager=True), self.data.seen.counts)
+        return TextIndex(self.users.series, self.data.seen.counts, [""] * len(self.users))
 
     @cached_property
     def category_index(self) -> TextIndex:
         """Search in names of categories."""
-        names = pl.Series(list(self.items_by_category), dtype=pl.String)
+        names = list(self.items_by_category)
         sizes = np.array([len(rows) for rows in self.items_by_category.values()], np.int64)
-        return TextIndex(names, names, sizes)
+        return TextIndex(pl.Series(names, dtype=pl.String), sizes, names)
 
     @cached_property
     def projection(self) -> Projection2D:
@@ -230,12 +238,12 @@ class VersionManager:
         self, versions: Versions, metadata: Mapping[str, ItemMetadata], events: EventCache
     ) -> None:
         self.versions, self._metadata, self._events = versions, metadata, events
-        self.refused: list[dict[str, Any]] = []
+        self.refused: deque[dict[str, Any]] = deque(maxlen=_MAX_REFUSED)
         self._pointer_error, self._forget_events = "", False
         self._other: tuple[tuple[int, int, int], ModelVersion] | None = None
         #: Version and newest event of the trend that is served, and when it may be renewed.
         self._renewed, self._renew_at = (0, 0), 0.0
-        self._checking, self._loading = threading.Lock(), threading.Lock()
+        self._loading = threading.Lock()
         newest = versions.current()
         before = [version for version in versions.all() if version < newest]
         for version in (newest, *reversed(before)):
@@ -256,32 +264,29 @@ class VersionManager:
         The old one then stays in service. Two checks at once wait for each other, so that the
         current version is served when a check returns.
         """
-        with self._checking:
-            return self._check()
-
-    def _check(self) -> bool:
-        if self._forget_events:  # no query uses the older version any more
-            self._events.forget(self.current.events_after)
-            self._forget_events = False
-        try:
-            version = self.versions.current()
-        except ModelFileError as error:
-            if str(error) != self._pointer_error:
-                self._pointer_error = str(error)
-                log.error("%s Version %d stays in service.", error, self.current.number)
+        with self._loading:
+            if self._forget_events:  # no query uses the older version any more
+                self._events.forget(self.current.events_after)
+                self._forget_events = False
+            try:
+                version = self.versions.current()
+            except ModelFileError as error:
+                if str(error) != self._pointer_error:
+                    self._pointer_error = str(error)
+                    log.error("%s Version %d stays in service.", error, self.current.number)
+                return True
+            fingerprint = self.versions.fingerprint(version)
+            is_known, self._seen = fingerprint in (self._seen, self._loaded), fingerprint
+            if is_known:
+                return True
+            try:
+                self.current = self._load(version)
+            except (TransCFError, AssertionError, OSError, ValueError) as error:
+                self._refuse(version, str(error))
+                return False
+            self._forget_events = True
+            log.info("Version %d is served from now on.", version)
             return True
-        fingerprint = self.versions.fingerprint(version)
-        is_known, self._seen = fingerprint in (self._seen, self._loaded), fingerprint
-        if is_known:
-            return True
-        try:
-            self.current = self._load(version)
-        except (TransCFError, AssertionError, OSError, ValueError) as error:
-            self._refuse(version, str(error))
-            return False
-        self._forget_events = True
-        log.info("Version %d is served from now on.", version)
-        return True
 
     def renew_trend(self) -> None:
         """Count the events since the served version was trained in its automatic trend."""
@@ -290,14 +295,15 @@ class VersionManager:
         if state == self._renewed or started < self._renew_at:
             return
         renewed = current.with_events(self._events.since(current.events_after))
-        with self._checking:
+        with self._loading:
             if self.current is current:
                 self.current, self._renewed = renewed, state
         self._renew_at = time.monotonic() + _RENEWAL_PAUSE * (time.monotonic() - started)
 
     def _load(self, number: int) -> ModelVersion:
         fingerprint = self.versions.fingerprint(number)
-        version = ModelVersion.load(number, self.versions.folder(number), self._metadata)
+        folder = self.versions.folder(number)
+        version = ModelVersion.load(number, folder, self._metadata, self._events)
         if version.events_after < self._events.first:
             self._events.restart(version.events_after)
         self._loaded = fingerprint
@@ -308,37 +314,30 @@ class VersionManager:
         current = self.current
         if number == current.number:
             return current
-        fingerprint = self.versions.fingerprint(number)
+        if self.versions.made(number) is None:
+            raise UnknownIdError(f"There is no version {number}.")
+        fingerprint, folder = self.versions.fingerprint(number), self.versions.folder(number)
         with self._loading:
             if self._other is None or self._other[0] != fingerprint:
-                with self._usable(number) as folder:
-                    self._other = fingerprint, ModelVersion.load(number, folder, self._metadata)
+                try:
+                    version = ModelVersion.load(number, folder, self._metadata, self._events)
+                    self._other = fingerprint, version
+                except TransCFError as error:
+                    log.error("Version %d cannot be served: %s", number, error)
+                    raise UnsupportedError(
+                        f"Version {number} cannot be served; the log of the service says why."
+                    ) from error
             return self._other[1]
 
     def switch(self, version: int) -> None:
-        """Make a version the current one after its files were checked; `check` then serves it."""
-        with self._usable(version) as folder:
-            load_version(folder)
+        """Make a version the current one if it can be loaded; `check` then serves it."""
+        self.load(version)
         self.versions.switch(version)
         log.info("Version %d was made the current one by a request.", version)
-
-    @contextmanager
-    def _usable(self, version: int) -> Iterator[Path]:
-        """Yield the folder of a version to load; the reason of a failure is only logged."""
-        if self.versions.made(version) is None:
-            raise UnknownIdError(f"There is no version {version}.")
-        try:
-            yield self.versions.folder(version)
-        except TransCFError as error:
-            log.error("Version %d cannot be served: %s", version, error)
-            raise UnsupportedError(
-                f"Version {version} cannot be served; the log of the service says why."
-            ) from error
 
     def _refuse(self, version: int, reason: str) -> None:
         shown = reason.replace(f"{self.versions.base.parent}{os.sep}", "")  # no paths for clients
         self.refused.append({"version": version, "reason": shown, "when": time.time()})
-        del self.refused[:-_MAX_REFUSED]
         log.error("Version %d is refused, the previous one stays in service: %s", version, reason)
 
     def _trained(self, version: int) -> dict[str, Any]:

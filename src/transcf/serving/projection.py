@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import svds
 
 from transcf.data.atomic import atomic_write
-from transcf.data.ids import UNKNOWN, Rows
+from transcf.data.ids import Rows
 from transcf.io.model_dir import NAME, Versions
 
 if TYPE_CHECKING:
@@ -59,17 +59,16 @@ class Projection2D:
 
     def __init__(self, version: ModelVersion) -> None:
         self._version = version
+        vectors = version.scorer.arrays().get("item_vectors")
+        self._vectors: Array | None = None
+        if vectors is not None and vectors.shape[1] >= 2:
+            self._vectors = vectors.astype(np.float64)
+        self._landmarks = version.popular[:_LANDMARKS]
         self._tsne: Array | None = None
         self._thread: threading.Thread | None = None
+        self._failed = False
 
     # -- principal axes --------------------------------------------------------------------------
-
-    @cached_property
-    def _vectors(self) -> Array | None:
-        vectors = self._version.scorer.arrays().get("item_vectors")
-        if vectors is None or vectors.shape[1] < 2:
-            return None
-        return vectors.astype(np.float64)
 
     @cached_property
     def _axes(self) -> tuple[Array, Array, Array]:
@@ -117,18 +116,13 @@ class Projection2D:
     @cached_property
     def _features(self) -> Array:
         """Item vectors that t-SNE starts from, scaled to a standard deviation of 1."""
-        if self._vectors is not None:
-            found = self._vectors
-        else:
+        found = self._vectors
+        if found is None:
             data = self._version.data
             most = min(len(data.users), len(data.items)) - 2
             found, _ = self._of_interactions(max(2, min(_FACTORS, most)))
         scaled: Array = found / max(float(found.std()), np.finfo(float).tiny)
         return scaled
-
-    @cached_property
-    def _landmarks(self) -> Rows:
-        return self._version.popular[:_LANDMARKS]
 
     @cached_property
     def _tsne_file(self) -> Path:
@@ -144,7 +138,7 @@ class Projection2D:
         """Return the t-SNE layout (n_items, 2) if it is wanted and there; start computing it."""
         if layout != "neighbors":
             return None
-        if self._tsne is None:
+        if self._tsne is None and self._thread is None:
             with contextlib.suppress(OSError, ValueError):
                 placed = np.load(self._tsne_file)
                 if placed.shape == (len(self._version.items), 2):
@@ -159,17 +153,17 @@ class Projection2D:
         with contextlib.suppress(OSError, AttributeError):  # recommendations come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         try:
-            placed = self._compute_tsne()
+            self._tsne = self._compute_tsne()
         except Exception:
             log.exception("The layout of the map cannot be computed: principal axes are used.")
+            self._failed = True
             return
         try:
             self._tsne_file.parent.mkdir(exist_ok=True)
             with atomic_write(self._tsne_file) as unfinished, unfinished.open("wb") as file:
-                np.save(file, placed)
+                np.save(file, self._tsne)
         except OSError as error:
             log.info("The layout of the map is not stored: %s.", type(error).__name__)
-        self._tsne = placed
 
     def _compute_tsne(self) -> Array:
         from sklearn.manifold import TSNE
@@ -205,12 +199,12 @@ class Projection2D:
         numbers = {name: number for number, name in enumerate(version.items_by_category)}
         entries = [version.item_metadata[row] for row in rows.tolist()]
         shown = positions if placed is None else placed
-        pending = self._thread is not None and self._thread.is_alive() and self._tsne is None
+        computing = self._thread is not None and not self._failed
         return {
             "version": version.number,
             "of": "item vectors" if self._vectors is not None else "interactions",
             "layout": "pca" if placed is None else "tsne",
-            "pending": layout == "neighbors" and placed is None and pending,
+            "pending": layout == "neighbors" and placed is None and computing,
             "translations": version.can["translations"],
             "shares": _rounded(ratios),
             "count": len(version.popular),
@@ -226,8 +220,7 @@ class Projection2D:
 
     def position(self, user: ResolvedUser, toward: Rows, layout: Layout) -> dict[str, Any]:
         """Return the position of a user, and the translated positions for some item rows."""
-        history = user.history
-        row = user.row if user.source == "model" and user.row != UNKNOWN else None
+        history, row = user.history, user.row if user.source == "model" else None
         placed = self._placed(layout)
         vector: npt.NDArray[Any] | None = None
         if len(history) and self._vectors is not None:

@@ -1,7 +1,7 @@
 """Queries about one model version: neighbours, scores, facts, search, map, quality.
 
-Most functions are routes as well (see `app`): their parameters after `version` and `events` are
-those of the route, and their annotations limit them.
+Most functions are routes as well (see `app`): their parameters after `version` are those of the
+route, and their annotations limit them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from transcf.errors import UnknownIdError, shown
 from transcf.evaluation.metrics import METRICS, Ranks
 from transcf.models.tables import similar
 from transcf.serving import schemas
-from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.projection import Layout
-from transcf.serving.ranking import ResolvedUser, rank, resolve_sessions, resolve_users, score
+from transcf.serving.ranking import ResolvedUser, rank, resolve, score
 from transcf.serving.schemas import Length, TextId
 
 #: Categories that describe a user, and items of the history that they are counted in.
@@ -38,9 +37,7 @@ _MAX_USERS, _MIN_USERS, _MAX_SCORES = 500, 20, 2_000_000
 # -- neighbours and scores -----------------------------------------------------------------------
 
 
-def similar_items(
-    version: ModelVersion, events: EventCache, item: TextId, k: Length = 10
-) -> schemas.SimilarItems:
+def similar_items(version: ModelVersion, item: TextId, k: Length = 10) -> schemas.SimilarItems:
     """Return the items most similar to an item."""
     wanted = convert_id(version.items, item)
     table = similar(version.scorer, "item", version.item_similarity, [wanted], k, "raise")
@@ -48,9 +45,7 @@ def similar_items(
     return {"version": version.number, "item": wanted, "items": found}
 
 
-def similar_users(
-    version: ModelVersion, events: EventCache, user: TextId, k: Length = 10
-) -> schemas.SimilarUsers:
+def similar_users(version: ModelVersion, user: TextId, k: Length = 10) -> schemas.SimilarUsers:
     """Return the users most similar to a user."""
     wanted = convert_id(version.users, user)
     table = similar(version.scorer, "user", version.user_similarity, [wanted], k, "raise")
@@ -82,12 +77,10 @@ def _user_card(version: ModelVersion, row: int) -> schemas.UserCard:
     return {"user": version.users.series[row], "count": len(history), "categories": favourites}
 
 
-def scores(
-    version: ModelVersion, events: EventCache, asked: schemas.ScoresRequest
-) -> schemas.PairScores:
+def scores(version: ModelVersion, asked: schemas.ScoresRequest) -> schemas.PairScores:
     """Score pairs of users and items."""
     users = list(dict.fromkeys(pair.user for pair in asked.pairs))
-    resolved = dict(zip(users, resolve_users(version, events, users), strict=True))
+    resolved = dict(zip(users, resolve(version, users), strict=True))
     rows = find_rows(version.items, [pair.item for pair in asked.pairs])
     rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
     places: dict[Id, list[int]] = {}
@@ -108,7 +101,7 @@ def scores(
 # -- facts and search ----------------------------------------------------------------------------
 
 
-def item_facts(version: ModelVersion, events: EventCache, item: TextId) -> schemas.ItemFacts:
+def item_facts(version: ModelVersion, item: TextId) -> schemas.ItemFacts:
     """Return the metadata of an item."""
     row = int(find_rows(version.items, [item])[0])
     metadata = version.metadata.get(str(item))
@@ -125,14 +118,13 @@ def item_facts(version: ModelVersion, events: EventCache, item: TextId) -> schem
 
 def user_facts(
     version: ModelVersion,
-    events: EventCache,
     user: TextId,
     limit: Annotated[int, Field(ge=0, le=schemas.MAX_ITEMS)] = 100,
 ) -> schemas.UserFacts:
     """Return the history of a user, newest first, with events of items unknown to the model."""
     wanted = convert_id(version.users, user)
-    resolved = resolve_users(version, events, [wanted])[0]
-    new = {event.item: event.time for event in events.of(str(wanted), version.events_after)}
+    resolved = resolve(version, [wanted])[0]
+    new = {event.item: event.time for event in version.new_events(wanted)}
     known = resolved.row != UNKNOWN
     if not known and not new:
         raise UnknownIdError(f"user {shown(user)} is unknown: no event and no training data.")
@@ -157,7 +149,7 @@ def user_facts(
     }
 
 
-def categories(version: ModelVersion, events: EventCache) -> schemas.Categories:
+def categories(version: ModelVersion) -> schemas.Categories:
     """Return the categories with their numbers of items."""
     found: list[schemas.Category] = [
         {"category": name, "items": len(rows)} for name, rows in version.items_by_category.items()
@@ -167,7 +159,6 @@ def categories(version: ModelVersion, events: EventCache) -> schemas.Categories:
 
 def search(
     version: ModelVersion,
-    events: EventCache,
     q: Annotated[str, Field(max_length=200)] = "",
     kind: Literal["items", "users", "categories", "all"] = "all",
     k: Length = 20,
@@ -181,7 +172,7 @@ def search(
     if kind in ("users", "all"):
         found["users"] = [_user_card(version, row) for row in version.user_index.find(q, k)]
     if kind in ("categories", "all"):
-        listed = categories(version, events)["categories"]
+        listed = categories(version)["categories"]
         found["categories"] = [listed[row] for row in version.category_index.find(q, k)]
     return found
 
@@ -191,7 +182,6 @@ def search(
 
 def item_map(
     version: ModelVersion,
-    events: EventCache,
     limit: Annotated[int, Field(ge=0, le=schemas.MAX_POINTS)] = 50_000,
     layout: Layout = "pca",
 ) -> dict[str, Any]:
@@ -201,7 +191,6 @@ def item_map(
 
 def item_attribute(
     version: ModelVersion,
-    events: EventCache,
     name: str,
     limit: Annotated[int, Field(ge=0, le=schemas.MAX_POINTS)] = 50_000,
 ) -> schemas.Attribute:
@@ -213,27 +202,22 @@ def item_attribute(
     return {"version": version.number, "name": name, "values": values}
 
 
-def position(
-    version: ModelVersion, events: EventCache, asked: schemas.PositionRequest
-) -> dict[str, Any]:
+def position(version: ModelVersion, asked: schemas.PositionRequest) -> dict[str, Any]:
     """Return the position of a user or a session on the map."""
-    if asked.user is not None:
-        user = resolve_users(version, events, [asked.user])[0]
-    else:
-        user = resolve_sessions(version, [asked.session or []])[0]
+    user = resolve(version, [asked.session or [] if asked.user is None else asked.user])[0]
     return version.projection.position(user, version.rankable_rows(asked.toward), asked.layout)
 
 
 # -- quality -------------------------------------------------------------------------------------
 
 
-def quality(version: ModelVersion, events: EventCache) -> schemas.Quality:
+def quality(version: ModelVersion) -> schemas.Quality:
     """Compare the model with popularity on events that it has not learned from.
 
     `new_events` came after the model was trained. `held_out` is the comparison of `fit` (or `auto`)
     on the events that were held out, before the model was fitted on all events.
     """
-    checks = _new_events(version, events)
+    checks = _new_events(version)
     compared = version.model.report_.get("held_out_metric")
     if isinstance(compared, dict):
         metric, users = compared["metric"], compared["users"]
@@ -257,10 +241,10 @@ def _coverage(version: ModelVersion) -> float | None:
     return round(len(shown) / len(version.popular), 4)
 
 
-def _new_events(version: ModelVersion, events: EventCache) -> list[schemas.Check]:
+def _new_events(version: ModelVersion) -> list[schemas.Check]:
     histories: list[Rows] = []
     targets: list[set[str]] = []
-    for user, new in list(events.by_user.items())[-_MAX_USERS:]:
+    for user, new in list(version.events.by_user.items())[-_MAX_USERS:]:
         row = int(find_rows(version.users, [user])[0])
         if row == UNKNOWN:
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from transcf.errors import UnknownIdError, UnsupportedError, shown
 from transcf.models.explain import Explanation, explanation
 from transcf.retrieval.scorer import Scorer, Scores
 from transcf.serving import schemas
-from transcf.serving.events import EventCache
 from transcf.serving.model_version import ModelVersion, convert_id, find_rows
 from transcf.serving.schemas import RecommendOptions, SessionRequest, UserRequest, UsersRequest
 
@@ -51,36 +49,25 @@ class ResolvedUser:
     skipped: Sequence[Id] = ()
 
 
-def resolve_users(
-    version: ModelVersion, events: EventCache, users: Sequence[Id]
-) -> list[ResolvedUser]:
-    """Look up users in the model and in the events since it was trained."""
-    wanted = [convert_id(version.users, user) for user in users]
-    rows = version.users.rows(wanted)
-    rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
-    new = [[event.item for event in events.of(str(u), version.events_after)] for u in wanted]
-    return _with_items(version, rows.tolist(), new)
-
-
-def resolve_sessions(version: ModelVersion, sessions: Sequence[Sequence[Id]]) -> list[ResolvedUser]:
-    """Return a user for each session."""
-    return _with_items(version, [UNKNOWN] * len(sessions), sessions)
-
-
-def _with_items(
-    version: ModelVersion, users: Sequence[int], lists: Sequence[Sequence[Id]]
-) -> list[ResolvedUser]:
-    """Add new items to the histories of user rows.
+def resolve(version: ModelVersion, asked: Sequence[Id | list[Id]]) -> list[ResolvedUser]:
+    """Look up users in the model and in the events since it was trained; a list is a session.
 
     All items are looked up at once: one lookup costs nearly as much as a thousand.
     """
-    items = [item for some in lists for item in some]
-    rows, rankable = _EMPTY, np.empty(0, bool)
+    ids = [convert_id(version.users, one) for one in asked if not isinstance(one, list)]
+    rows = version.users.rows(ids)
+    rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
+    new = ([event.item for event in version.new_events(user)] for user in ids)
+    users = zip(rows.tolist(), new, strict=True)
+    pairs = [(UNKNOWN, one) if isinstance(one, list) else next(users) for one in asked]
+    items = [item for _, some in pairs for item in some]
+    item_rows, rankable = _EMPTY, np.empty(0, bool)
     if items:
-        rows = find_rows(version.items, items)
-        rankable = (rows != UNKNOWN) & version.scorer.rankable[rows]
-    found, ends = [], np.cumsum([0, *map(len, lists)]).tolist()
-    for user, (start, end) in zip(users, pairwise(ends), strict=True):
+        item_rows = find_rows(version.items, items)
+        rankable = (item_rows != UNKNOWN) & version.scorer.rankable[item_rows]
+    found, end = [], 0
+    for user, some in pairs:
+        start, end = end, end + len(some)
         history = _EMPTY if user == UNKNOWN else version.data.histories[user]
         source: schemas.Source = "popular" if user == UNKNOWN else "model"
         skipped: list[Id] = []
@@ -88,7 +75,7 @@ def _with_items(
             mask = rankable[start:end]
             skipped = [items[place] for place in (np.flatnonzero(~mask) + start).tolist()]
             if mask.any():
-                history = np.concatenate([history, rows[start:end][mask]])
+                history = np.concatenate([history, item_rows[start:end][mask]])
                 _, last = np.unique(history[::-1], return_index=True)  # where an item is repeated
                 history = history[np.sort(len(history) - 1 - last)]
                 source = "folded_in" if version.can["fold_in"] else source
@@ -199,56 +186,53 @@ def _popular(
     return Ranked(rows, version.data.item_counts[rows].astype(np.float32))
 
 
-def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
-    """Return the scores of item rows for a user who has a vector or a history."""
+def _scorer_of(version: ModelVersion, user: ResolvedUser) -> tuple[Scorer, int]:
+    """Return a scorer that has a user with a vector or a history, and the user's row in it."""
     if user.source == "model":
-        return version.scorer.scores(np.full(len(items), user.row, np.int32), items)
-    folded_in = version.scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return folded_in.scores(np.zeros(len(items), np.int32), items)
+        return version.scorer, user.row
+    return version.scorer.fold_in(Histories.of([user.history], len(version.items))), 0
+
+
+def score(version: ModelVersion, user: ResolvedUser, items: Rows) -> Scores:
+    """Return the scores of item rows for a user with a vector or a history."""
+    scorer, row = _scorer_of(version, user)
+    return scorer.scores(np.full(len(items), row, np.int32), items)
 
 
 # -- recommendations -----------------------------------------------------------------------------
 
 
-def recommend(
-    version: ModelVersion, events: EventCache, requests: Sequence[RecommendRequest]
-) -> list[bytes]:
+def recommend(version: ModelVersion, requests: Sequence[RecommendRequest]) -> list[bytes]:
     """Answer requests in JSON, in their order."""
-    asked = [_users_of(request) for request in requests]
-    users = iter(resolve_users(version, events, [user for some in asked for user in some]))
-    sessions = [request.session for request in requests if isinstance(request, SessionRequest)]
-    from_sessions = iter(resolve_sessions(version, sessions))
-    resolved = [
-        [next(from_sessions)]
-        if isinstance(request, SessionRequest)
-        else [next(users) for _ in some]
-        for request, some in zip(requests, asked, strict=True)
-    ]
-    flat = [(user, r) for r, some in zip(requests, resolved, strict=True) for user in some]
-    ranked = iter(rank(version, [user for user, _ in flat], [request for _, request in flat]))
+    asked = [_users_or_session(request) for request in requests]
+    flat = [(request, one) for request, some in zip(requests, asked, strict=True) for one in some]
+    users = resolve(version, [one for _, one in flat])
+    ranked = rank(version, users, [request for request, _ in flat])
+    found = iter(zip(users, ranked, strict=True))
     answers = []
-    for request, ids, some in zip(requests, asked, resolved, strict=True):
+    for request, some in zip(requests, asked, strict=True):
         answer: dict[str, Any] = {"version": version.number}
-        if events.error is not None:
+        if version.events.error is not None:
             answer["stale"] = True
         if ignored := _count_unknown(version, request):
             answer["ignored"] = ignored
-        lists = [_list(version, user, next(ranked), explain=request.explain) for user in some]
-        if isinstance(request, SessionRequest):
-            answer["skipped"] = [schemas.json_id(item) for item in some[0].skipped]
-            answer |= lists[0]
-        else:
-            names = [{"user": schemas.json_id(convert_id(version.users, user))} for user in ids]
-            lists = [name | found for name, found in zip(names, lists, strict=True)]
-            answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
+        lists = []
+        for one in some:
+            user, best = next(found)
+            if isinstance(one, list):
+                name = {"skipped": [schemas.json_id(item) for item in user.skipped]}
+            else:
+                name = {"user": schemas.json_id(convert_id(version.users, one))}
+            lists.append(name | _list(version, user, best, explain=request.explain))
+        answer |= {"answers": lists} if isinstance(request, UsersRequest) else lists[0]
         answers.append(to_json(answer, inf_nan_mode="null"))
     return answers
 
 
-def _users_of(request: RecommendRequest) -> list[Id]:
-    if isinstance(request, UserRequest):
-        return [request.user]
-    return list(dict.fromkeys(request.users)) if isinstance(request, UsersRequest) else []
+def _users_or_session(request: RecommendRequest) -> list[Id | list[Id]]:
+    if isinstance(request, SessionRequest):
+        return [request.session]
+    return [*dict.fromkeys(request.users)] if isinstance(request, UsersRequest) else [request.user]
 
 
 def _count_unknown(version: ModelVersion, options: RecommendOptions) -> int:
@@ -277,18 +261,18 @@ def _list(
 
 
 def _explanation(version: ModelVersion, user: ResolvedUser, row: int, top: int) -> Explanation:
-    scorer, item = version.scorer, version.items.series[row]
     if user.source == "popular" or not len(user.history):
         raise UnsupportedError(
             "There is no history to explain the score with: send events, or a session with items "
             "that the model knows."
         )
+    scorer, _ = _scorer_of(version, user)
+    known, history = None, user.history
     if user.source == "model":
-        known = (user.row, version.users.series[user.row])
+        known = user.row, version.users.series[user.row]
         history = version.data.histories[user.row]
-        return explanation(scorer, scorer, known, history, item, top, include_seen=True)
-    folded_in = scorer.fold_in(Histories.of([user.history], len(version.items)))
-    return explanation(scorer, folded_in, None, user.history, item, top, include_seen=True)
+    item = version.items.series[row]
+    return explanation(version.scorer, scorer, known, history, item, top, include_seen=True)
 
 
 def _reason(
@@ -314,48 +298,43 @@ def _reason(
     }
 
 
-def _percentile(version: ModelVersion, user: ResolvedUser, value: float) -> float:
-    """Return the share of items with a lower score, in per cent, from a sample of the items."""
-    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
-    return round(100 * float((score(version, user, sample) < value).mean()), 1)
-
-
 def explain_user(
     version: ModelVersion,
-    events: EventCache,
     user: schemas.TextId,
     item: schemas.TextId,
     top: Annotated[int, Field(ge=1, le=schemas.MAX_EXPLAINED)] = 5,
 ) -> schemas.Explained:
     """Explain the score of an item for a user."""
-    resolved = resolve_users(version, events, [user])[0]
+    resolved = resolve(version, [user])[0]
     if resolved.source == "popular":
         raise UnknownIdError(f"user {shown(user)} is unknown: there is nothing to explain.")
-    return _explain(version, resolved, item, top) | {"user": convert_id(version.users, user)}
+    return _explain(version, resolved, convert_id(version.users, user), item, top)
 
 
-def explain_session(
-    version: ModelVersion, events: EventCache, asked: schemas.ExplainRequest
-) -> schemas.Explained:
+def explain_session(version: ModelVersion, asked: schemas.ExplainRequest) -> schemas.Explained:
     """Explain the score of an item for a session."""
-    user = resolve_sessions(version, [asked.session])[0]
-    return _explain(version, user, asked.item, asked.top)
+    user = resolve(version, [asked.session])[0]
+    return _explain(version, user, None, asked.item, asked.top)
 
 
-def _explain(version: ModelVersion, user: ResolvedUser, item: Id, top: int) -> schemas.Explained:
+def _explain(
+    version: ModelVersion, user: ResolvedUser, user_id: Id | None, item: Id, top: int
+) -> schemas.Explained:
     row = int(version.items.require([convert_id(version.items, item)], "item")[0])
     found = _explanation(version, user, row, top)
     reason = _reason(version, user, row, found)
+    sample = version.popular[:: 1 + len(version.popular) // _SAMPLED_ITEMS]
+    share = float((score(version, user, sample) < found.score).mean())
     return {
         "version": version.number,
         "users": reason["users"],
         "evidence": reason["evidence"],
-        "user": None if user.row == UNKNOWN else version.users.series[user.row],
+        "user": user_id,
         "item": found.item_id,
         "title": version.title(found.item_id),
         "seen": row in user.history,
         "score": float(np.float32(found.score)),
-        "percentile": _percentile(version, user, found.score),
+        "percentile": round(100 * share, 1),
         "source": user.source,
         "sentence": reason["sentence"],
         "meaning": found.meaning,

@@ -21,7 +21,7 @@ from transcf.models.registry import load_version
 from transcf.serving.events import Event, EventCache, EventStore, invalid_reason
 from transcf.serving.model_version import EVENTS_AFTER, VALIDATION, ModelVersion
 from transcf.serving.queries import accuracy
-from transcf.serving.ranking import resolve_users
+from transcf.serving.ranking import resolve
 
 #: Share of the new events that both models are evaluated on: the newest.
 _HELD_OUT = 0.2
@@ -100,7 +100,7 @@ def refresh(
         keep_days: Delete older events that the served version has learned from; None keeps all.
     """
     current = versions.current()
-    served = ModelVersion.load(current, versions.folder(current), {})
+    served = ModelVersion.load(current, versions.folder(current), {}, EventCache(store))
     found = store.after(served.events_after)
     new = _valid(served, found)
     skipped = len(found) - len(new)
@@ -183,10 +183,9 @@ def _evaluate(
     targets: dict[Id, set[str]] = {}
     for event in held_out:
         targets.setdefault(event.user, set()).add(event.item)
-    known, no_events = EventCache(store), EventCache(store)
-    known.extend(older)
-    candidate = ModelVersion(0, served.folder, model, {}, served.can)
-    for user, resolved in zip([*targets], resolve_users(served, known, [*targets]), strict=True):
+    candidate = ModelVersion(0, served.folder, model, {}, served.can, EventCache(store))
+    served.events.extend(older)  # the candidate has learned from them
+    for user, resolved in zip([*targets], resolve(served, [*targets]), strict=True):
         # Items of the history are not recommended again.
         targets[user] -= {str(item) for item in served.items.ids(resolved.history).to_list()}
     targets = {user: items for user, items in targets.items() if items}
@@ -194,8 +193,8 @@ def _evaluate(
         return 0, None, None
     users, wanted = [*targets], [*targets.values()]
     current = served.with_events(older)
-    old = accuracy(current, resolve_users(current, known, users), wanted)
-    new = accuracy(candidate, resolve_users(candidate, no_events, users), wanted)
+    old = accuracy(current, resolve(current, users), wanted)
+    new = accuracy(candidate, resolve(candidate, users), wanted)
     return len(users), old[_METRIC], new[_METRIC]
 
 

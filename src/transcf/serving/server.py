@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,14 @@ from transcf.serving.errors import configure_logging, error_response, request_id
 from transcf.serving.middleware import new_request_id
 from transcf.serving.model_version import SHARED_FOLDER
 from transcf.serving.service import METRICS_FOLDER, Service
-from transcf.serving.settings import ADAPTER, ServiceSettings, check_host
+from transcf.serving.settings import ServiceSettings, check_host
 
 log = logging.getLogger("transcf.serving")
 
-#: Environment variable with the settings, for workers; each reads the tokens from their file.
-_ENVIRONMENT = "TRANSCF_SERVICE"
 #: Open files if there is no limit, and those that are no connections.
 _MAX_FILES, _OTHER_FILES = 65_536, 64
 #: Seconds after which a worker that does not react is replaced; starting one takes several.
 _WORKER_SECONDS = 60
-_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
 class Connection(HttpToolsProtocol):
@@ -124,7 +122,7 @@ class Connection(HttpToolsProtocol):
         request_id.set(new_request_id())
         response = error_response(status, code, sentence)
         response.headers["connection"] = "close"
-        head = f"HTTP/1.1 {status} {_REASONS[status]}\r\n".encode()
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
         lines = b"".join(b"%b: %b\r\n" % pair for pair in response.raw_headers)
         self.transport.write(head + lines + b"\r\n" + bytes(response.body))
         self.transport.close()
@@ -159,12 +157,11 @@ def run(settings: ServiceSettings, ready: Callable[[str], None] = lambda _: None
             server.run([_open_port(settings, ready)])
         return
     Service(settings).close()  # raises errors here, once, instead of in every worker
-    os.environ[_ENVIRONMENT] = ADAPTER.dump_json(settings).decode()
     with temporary_folder("transcf-workers-") as place:
         for name in (METRICS_FOLDER, SHARED_FOLDER):
             Path(place, name).mkdir()
             os.environ[name] = str(Path(place, name))
-        config = server_config(f"{__name__}:app_from_environment", settings)
+        config = server_config(partial(_worker_app, settings), settings)
         _Workers(config, sockets=[_open_port(settings, ready)]).run()
 
 
@@ -175,13 +172,12 @@ def _within_open_files(settings: ServiceSettings) -> ServiceSettings:
     except ImportError:  # Windows
         return settings
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MAX_FILES if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY:
-        most = max(soft, most)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-        except (OSError, ValueError):  # some systems allow less than they say
-            most = soft
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else hard
+    if 0 <= soft < wanted:  # neither unlimited nor enough
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    most = soft if soft >= 0 else wanted
     connections = min(settings.max_connections, max(1, most - _OTHER_FILES))
     return replace(settings, max_connections=connections)
 
@@ -200,12 +196,15 @@ def _open_port(settings: ServiceSettings, ready: Callable[[str], None]) -> socke
     return found
 
 
-def server_config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Config:
-    """Return the configuration of the server for an application, or the name of its factory."""
+def server_config(app: FastAPI | partial[FastAPI], settings: ServiceSettings) -> uvicorn.Config:
+    """Return the configuration of the server for an application, or for a function that makes it.
+
+    Workers get the function: each makes an application of its own.
+    """
     protocol: Any = partial(Connection, settings)
     return uvicorn.Config(
         app,
-        factory=isinstance(app, str),
+        factory=isinstance(app, partial),
         workers=settings.workers,
         http=protocol,
         ws="none",
@@ -219,8 +218,6 @@ def server_config(app: FastAPI | str, settings: ServiceSettings) -> uvicorn.Conf
     )
 
 
-def app_from_environment() -> FastAPI:
-    """Create the application of a worker."""
-    settings = ADAPTER.validate_json(os.environ[_ENVIRONMENT])
+def _worker_app(settings: ServiceSettings) -> FastAPI:
     configure_logging(settings.log_format)
     return create_app(Service(settings))

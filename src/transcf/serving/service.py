@@ -44,6 +44,8 @@ log = logging.getLogger("transcf.serving")
 
 #: Largest batches of recommendation requests (their cost) and of event requests.
 _MAX_LISTS, _MAX_POSTS = 128, 256
+#: Cost of loading another version.
+_LOAD_COST = 500
 #: Seconds between two checks for a new model version, new tokens and the event store.
 _CHECK_EVERY = 0.5
 #: Environment variable with the folder in which workers share metrics; read by prometheus_client.
@@ -96,20 +98,20 @@ class Batcher(Generic[T, R]):
             while self.queue:
                 taken = self._take()
                 batch = [(request, future) for request, _, future in taken if not future.done()]
-                if batch:  # otherwise all were cancelled meanwhile
-                    requests = [request for request, _ in batch]
-                    answers: Sequence[R | Exception]
-                    try:
+                requests = [request for request, _ in batch]  # without those that were cancelled
+                answers: Sequence[R | Exception] = []
+                try:
+                    if batch:
                         answers = await loop.run_in_executor(self.thread, self._run, requests)
-                    except Exception as error:
-                        answers = [error] * len(batch)
-                    for (_, future), answer in zip(batch, answers, strict=True):
-                        if future.done():
-                            continue
-                        if isinstance(answer, Exception):
-                            future.set_exception(answer)
-                        else:
-                            future.set_result(answer)
+                except Exception as error:
+                    answers = [error] * len(batch)
+                for (_, future), answer in zip(batch, answers, strict=True):
+                    if future.done():
+                        continue
+                    if isinstance(answer, Exception):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
                 self._cost -= sum(cost for _, cost, _ in taken)
         finally:
             self._task = None
@@ -220,34 +222,34 @@ class Service:
         self._watchers: list[asyncio.Task[None]] = []
         self._slow = 0  # slow queries that wait or run
 
-    async def recommend(self, request: RecommendRequest) -> bytes:
-        """Answer a request for recommendations in JSON, together with concurrent ones."""
+    async def recommend(self, request: RecommendRequest, number: int | None = None) -> bytes:
+        """Answer a request for recommendations in JSON, together with concurrent ones.
+
+        Explanations, and lists of a version that need not be the served one, are slow queries.
+        """
         cost = recommendation_cost(request)
-        if not request.explain:
+        if number is None and not request.explain:
             return await self._recommendations.submit(request, cost)
 
-        def explain(version: ModelVersion, events: EventCache) -> bytes:
-            return recommend(version, events, [request])[0]
+        def run(current: ModelVersion) -> bytes:
+            version = current if number is None else self.versions.load(number)
+            return recommend(version, [request])[0]
 
-        return await self.query(explain, cost, slow=True)
+        return await self.query(run, cost + (0 if number is None else _LOAD_COST), slow=True)
 
     def _recommend(self, requests: Sequence[RecommendRequest]) -> Sequence[bytes | Exception]:
         """Answer requests together; if one fails, each on its own."""
         self.metrics.batches.observe(len(requests))
         self.events.update()
         try:
-            return recommend(self.versions.current, self.events, requests)
+            return recommend(self.versions.current, requests)
         except Exception as error:
             if len(requests) == 1:
                 return [error]
         return [answer for request in requests for answer in self._recommend([request])]
 
     async def query(
-        self,
-        query: Callable[[ModelVersion, EventCache], T],
-        cost: float = 1.0,
-        *,
-        slow: bool = False,
+        self, query: Callable[[ModelVersion], T], cost: float = 1.0, *, slow: bool = False
     ) -> T:
         """Run any other query on the current version and all events stored by now.
 
@@ -256,7 +258,7 @@ class Service:
 
         def run() -> T:
             self.events.update()
-            return query(self.versions.current, self.events)
+            return query(self.versions.current)
 
         if slow and self._slow >= max(1, self.settings.max_requests // 2):
             raise _overloaded(self.settings)

@@ -68,7 +68,6 @@ class ServiceSettings:
 
 
 NAMES = tuple(field.name for field in fields(ServiceSettings))
-ADAPTER = TypeAdapter(ServiceSettings)
 
 
 def load_settings(
@@ -99,7 +98,7 @@ def load_settings(
             f"Name a DIR to serve, or give --demo, or set {ENVIRONMENT_PREFIX}MODEL."
         )
     try:
-        return ADAPTER.validate_python(values)
+        return TypeAdapter(ServiceSettings).validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
