@@ -93,8 +93,8 @@ class Worker:
         self._threads.__enter__()  # for as long as the process lives
         group = connect(address, number, len(shares) - 1, self._host, self._listener)
         self._comm = RayCommunicator(group, shares)
-        own = problem() if callable(problem) else _for_kernels(problem)
-        self._solver = solver(own, settings, layout=_for_kernels(layout), comm=self._comm)
+        problem, layout = _for_kernels(problem), _for_kernels(layout)
+        self._solver = solver(problem, settings, layout=layout, comm=self._comm)
 
     def load(self, users: Arrays, *shared: Arrays) -> None:
         """Continue from tensors of the own users, and from those of all workers in parts."""

@@ -10,7 +10,7 @@ its next epoch may change what `tensors` has returned. Tensors whose names begin
 have a row for each user of the process; all others are the same in all processes.
 
 - A problem has `user_indptr`, where the events of users start, and `part(first, end)`: the users
-  first..end-1, numbered from 0, or a `LazyShard` that reads them.
+  first..end-1, numbered from 0.
 - `layout(problem, settings)` of the class has groups of users that stay together: `groups`, where
   they begin and the last one ends, `n_groups`, and `part(first, end)`.
 """
@@ -29,8 +29,6 @@ from transcf.kernels.sampling import Strata
 
 #: Runs some rounds with the groups of users that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
-#: Reads the events of some users in the process that trains them.
-LazyShard: TypeAlias = Callable[[], Any]
 
 
 class Progress(NamedTuple):

@@ -217,9 +217,9 @@ class TrainingRun:
     def problem(self) -> Problem:
         """Return the interactions that triples are drawn from."""
         if not isinstance(self.log, Interactions):
-            from transcf.models.partitioned import PartitionedProblem
+            from transcf.models.partitioned import problem_of
 
-            return PartitionedProblem.of_log(self.log, self.settings)
+            return problem_of(self.log, self.settings)
         from transcf.models.triples import Problem
 
         return Problem.of(self.log, self.settings.event_weights)
@@ -240,7 +240,7 @@ class TrainingRun:
                 f"{self.name} cannot be validated on {shown(self.validation)}: give held-out "
                 "interactions with the ids of the training data, or a Validation."
             )
-        return as_validation(self.log, self.validation, users).sampled(users)
+        return as_validation(self.log, self.validation).sampled(users)
 
     # -- training ------------------------------------------------------------------------------
 

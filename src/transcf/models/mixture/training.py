@@ -26,7 +26,7 @@ from transcf.kernels.mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, E
 from transcf.kernels.mixture_context import BAND
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
-from transcf.models.communicator import Communicator, LazyShard, Progress
+from transcf.models.communicator import Communicator, Progress
 from transcf.models.event_weights import InteractionWeights, WeightSettings
 from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.families import FactorSettings, IterationSettings, MemoryEstimate, vectors
@@ -164,7 +164,7 @@ class Events:
         lengths = self.histories.counts
         return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
 
-    def part(self, first: int, end: int) -> Events | LazyShard:
+    def part(self, first: int, end: int) -> Events:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         indptr = self.user_indptr[first : end + 1]
         events = slice(int(indptr[0]), int(indptr[-1]))
