@@ -27,7 +27,8 @@ def evaluate(
     reading: options.ReadingOptions,
     seeds: options.Seeds = 1,
     seed: options.Seed = 0,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Fit a model on DATA and evaluate it; or evaluate a saved model.
 
@@ -67,10 +68,7 @@ def evaluate(
         dataset, store, numbers = data, options.open_store(), range(seed, seed + seeds)
         experiment = Experiment(split, config, numbers, store=store, dataset=data)
         result = wait_for_others(lambda: experiment.run(candidate))
-    if as_json:
-        output.print_json({"dataset": dataset, **result.to_dict()})
-    else:
-        output.print_result(result.table(dataset))
+    answer.show({"dataset": dataset, **result.to_dict()}, result.table(dataset))
 
 
 def compare(
@@ -88,7 +86,7 @@ def compare(
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: list[Path] = [Path("comparison")],  # noqa: B006
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Compare several models on the same split.
 
@@ -137,10 +135,7 @@ def compare(
             on_result=lambda name, tables: steps.finish(name),
             cluster=options.parse_workers(workers),
         )  # fmt: skip
-    if as_json:
-        output.print_json(found.to_dict())
-    else:
-        output.print_result(table_of(found))
+    answer.show(found.to_dict(), table_of(found))
     if found.is_interrupted:
         output.end_interrupted(": models without a row were not finished.")
     output.write_outputs(results_of(found, options.command_line(context)), paths, "comparison")

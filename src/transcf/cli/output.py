@@ -5,14 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from transcf.data.json_text import to_json
 from transcf.errors import ParameterError, TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
+from transcf.tables import Table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
-    from transcf.models.base import Recommender
-    from transcf.tables import Table
 
 T = TypeVar("T")
 
@@ -29,27 +30,48 @@ T = TypeVar("T")
 _LONG_WORD = 20
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value in ASCII; numbers that JSON does not have become null."""
-    from transcf.data.json_text import to_json
+@dataclass(frozen=True)
+class Answer:
+    """What a command prints on stdout.
 
-    typer.echo(to_json(value))
+    Options:
+        as_json: Print JSON instead.
+    """
+
+    as_json: Annotated[bool, typer.Option("--json")] = False
+
+    def show(self, value: Any, *shown: Table | str) -> None:
+        """Print tables and lines, or one JSON value in ASCII; NaN and infinity become null."""
+        if self.as_json:
+            typer.echo(to_json(value))
+            return
+        for one in shown:
+            if isinstance(one, str):
+                typer.echo(one)
+            else:
+                _print_table(one)
+
+    def show_facts(self, title: str, facts: Mapping[str, object]) -> None:
+        """Print names and values, one per line."""
+        self.show(facts, facts_table(title, facts))
 
 
-def print_table(
+def values_table(
     title: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
-    *,
     notes: Sequence[str] = (),
-) -> None:
-    """Print a table of any values; numbers are aligned to the right."""
-    from transcf.tables import Table
-
-    print_result(Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes))
+) -> Table:
+    """Return a table of any values."""
+    return Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes)
 
 
-def print_result(table: Table) -> None:
+def facts_table(title: str, facts: Mapping[str, object]) -> Table:
+    """Return a table of names and values, one per line."""
+    return values_table(title, ("", ""), facts.items())
+
+
+def _print_table(table: Table) -> None:
     """Print a title, a table and notes below it; a wide table comes in several parts."""
     from rich.console import Console
     from rich.table import Table as Grid
@@ -99,14 +121,6 @@ def _parts(
     yield part
 
 
-def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) -> None:
-    """Print names and values, one per line, or as JSON."""
-    if as_json:
-        print_json(facts)
-    else:
-        print_table(title, ("", ""), facts.items())
-
-
 def _text(cell: object) -> str:
     if cell is None:
         return "-"
@@ -138,21 +152,6 @@ def note_reading(log: Interactions | PartitionedLog) -> None:
 
     for each in reading_notes(log):
         note(f"note: {each}.")
-
-
-def print_saved(
-    model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
-) -> None:
-    """Print what model was saved, and where."""
-    from transcf.models.params import values_of
-
-    facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
-    settings = values_of(model.settings_)
-    # Where a parameter is "auto", the report has what was chosen.
-    unreported = {name: value for name, value in settings.items() if name not in facts}
-    print_facts(
-        f"Saved {folder}", facts | ({"parameters": settings} if as_json else unreported), as_json
-    )
 
 
 def check_outputs(paths: Sequence[Path]) -> None:

@@ -30,7 +30,7 @@ def tune(
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
     workers: options.Workers = None,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Search for the best settings of a model on validation data.
 
@@ -70,11 +70,8 @@ def tune(
         )  # fmt: skip
     if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
-    if as_json:
-        output.print_json({"dataset": data, **found.to_dict()})
-    else:
-        title = f"{found.model} on {data}: the best of {len(found.trials)} settings"
-        output.print_facts(title, found.facts())
+    title = f"{found.model} on {data}: the best of {len(found.trials)} settings"
+    answer.show({"dataset": data, **found.to_dict()}, output.facts_table(title, found.facts()))
     if out is not None:
         written = [found.config().write(out / "best.toml" if is_folder else out)]
         output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
@@ -107,7 +104,7 @@ def auto(
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Find the best model for DATA within a time limit, and save it.
 
@@ -141,10 +138,7 @@ def auto(
             on_read=output.note_reading,
             **reading.keywords(),
         )
-    if as_json:
-        output.print_json(found.report)
-    else:
-        output.print_result(found.table())
+    answer.show(found.report, found.table())
     output.note_written([out, *report_paths(out)])
     if found.report["interrupted"]:
         output.end_interrupted(": this is the best model so far; the same command goes on.")

@@ -18,7 +18,7 @@ have a row for each user of the process; all others are the same in all processe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,14 +31,6 @@ from transcf.kernels.sampling import Strata
 RunRounds: TypeAlias = Callable[[Rounds], None]
 
 
-class Progress(NamedTuple):
-    """Steps of an epoch that are done, all steps, and what they are, in the plural."""
-
-    done: int = 0
-    steps: int = 0
-    unit: str = "steps"
-
-
 class Communicator:
     """A single process, which has all groups of users."""
 
@@ -46,7 +38,6 @@ class Communicator:
     sent_bytes = 0  # of all arrays, counted for each receiver
     waited = 0.0  # seconds spent waiting for other processes
     shares: Sequence[int] = ()  # where the groups of each process begin, and the last ones end
-    progress = Progress()  # of the epoch
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array
