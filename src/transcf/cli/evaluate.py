@@ -60,7 +60,6 @@ def evaluate(
                 "name one with --model."
             )
         name, params, values = model.read(data)
-        candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
         split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())

@@ -15,7 +15,7 @@ import typer
 from transcf.data.json_text import to_json
 from transcf.errors import ParameterError, TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
-from transcf.tables import Table
+from transcf.tables import Table, text_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -122,17 +122,11 @@ def _parts(
 
 
 def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
     if isinstance(cell, float):
         return f"{cell:.4g}"
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
-    return str(cell)
+    return text_of(cell)
 
 
 def note(text: str) -> None:

@@ -12,6 +12,7 @@ import socket
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from transcf.data.report import counted
-from transcf.distributed.cluster import Cluster, Session, import_ray
+from transcf.distributed.cluster import Cluster, connected, import_ray
 from transcf.distributed.communicator import Address, RayCommunicator, connect, import_gloo
 from transcf.errors import TransCFError
 from transcf.io.tensors import Arrays
@@ -176,8 +177,9 @@ class DistributedTraining:
             (number, *fixed, *shard_of(problem, layout, shares, number))
             for number in range(workers)
         ]
-        self._session = Session(cluster.address, workers * self._threads)
         self._actors: list[Any] = []
+        self._opened = ExitStack()
+        self._ray = self._opened.enter_context(connected(cluster.address, workers * self._threads))
         try:
             import_gloo()  # here rather than in each worker, where Ray would wrap the error
             self._state = self._put(solver(problem, settings).tensors())
@@ -234,19 +236,19 @@ class DistributedTraining:
     def close(self) -> None:
         """End the workers, and the cluster if it was started here."""
         self._end()
-        self._session.close()
+        self._opened.close()
 
     def _put(self, tensors: Arrays) -> State:
         users = [slice(*cut) for cut in pairwise(self._cuts)]
         parts = [kept_by(rank, tensors, own) for rank, own in enumerate(users)]
-        return State([self._session.ray.put(part) for part in parts], self._get)
+        return State([self._ray.put(part) for part in parts], self._get)
 
     def _get(self, kept: Sequence[Any]) -> list[Arrays]:
-        return self._retry(lambda: self._session.ray.get(list(kept)), "with what they had")
+        return self._retry(lambda: self._ray.get(list(kept)), "with what they had")
 
     def _start(self) -> None:
         self._end()
-        ray, n_workers = self._session.ray, len(self._tasks)
+        ray, n_workers = self._ray, len(self._tasks)
         wanted, found = n_workers * self._threads, ray.cluster_resources().get("CPU", 0)
         if found < wanted:
             warnings.warn(
@@ -263,7 +265,7 @@ class DistributedTraining:
 
     def _end(self) -> None:
         for worker in self._actors:
-            self._session.ray.kill(worker)
+            self._ray.kill(worker)
         self._actors = []
 
     def _load(self) -> None:
@@ -272,7 +274,7 @@ class DistributedTraining:
 
     def _retry(self, work: Callable[[], T], when: str) -> T:
         """Call something that needs the workers; if some are lost, try again with new ones."""
-        errors = self._session.ray.exceptions
+        errors = self._ray.exceptions
         for attempt in range(_ATTEMPTS):
             try:
                 if attempt and work != self._start:
@@ -292,11 +294,11 @@ class DistributedTraining:
 
     def _wait(self, calls: Sequence[Any]) -> list[Any]:
         """Wait for the results of calls; the first error ends the waiting."""
-        ray, waiting = self._session.ray, list(calls)
+        waiting = list(calls)
         while waiting:
-            ready, waiting = ray.wait(waiting)
-            ray.get(ready)
-        return list(ray.get(list(calls)))
+            ready, waiting = self._ray.wait(waiting)
+            self._ray.get(ready)
+        return list(self._ray.get(list(calls)))
 
 
 def shard_of(problem: Any, layout: Any, shares: Sequence[int], number: int) -> tuple[Any, Any]:
