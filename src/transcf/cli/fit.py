@@ -184,7 +184,8 @@ def _show_saved(
 
 def _checkpoints(out: Path, ending: str, resume: bool | None) -> Path:
     """Return the folder of checkpoints next to that of the model."""
-    checkpoints = out.with_name(f"{out.name}.{ending}")
+    folder = out.absolute()  # "." has no name
+    checkpoints = folder.with_name(f"{folder.name}.{ending}")
     if resume and not checkpoints.exists():
         output.note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
     return checkpoints

@@ -123,7 +123,7 @@ def auto(
     """
     from transcf.experiments.auto_report import report_paths
 
-    store = options.open_store()
+    place, store = out.absolute(), options.open_store()  # "." is another folder once replaced
     total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
     with output.show_steps(total, "seconds") as steps:
         found = transcf.auto(
@@ -139,6 +139,6 @@ def auto(
             **reading.keywords(),
         )
     answer.show(found.report, found.table())
-    output.note_written([out, *report_paths(out)])
+    output.note_written([place, *report_paths(place)])
     if found.report["interrupted"]:
         output.end_interrupted(": this is the best model so far; the same command goes on.")
