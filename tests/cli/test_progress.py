@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from transcf.cli.output import Answer, show_steps, values_table
+from transcf.cli.output import Answer, Steps, values_table
 from transcf.tables import Table
 
 
@@ -15,7 +15,8 @@ def test_parts_are_counted_by_name(
 ) -> None:
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
-    with show_steps(2, "models") as steps:
+    monkeypatch.setattr("transcf.models.progress.is_watched", lambda: True)
+    with Steps(2, "models") as steps:
         for part in steps.counted(["ease", "bpr"]):
             steps.report(f"{part} now")
     shown = capsys.readouterr().err
@@ -24,7 +25,7 @@ def test_parts_are_counted_by_name(
 
 
 def test_a_pipe_gets_a_line_for_every_finished_part(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_steps(2, "models") as steps:
+    with Steps(2, "models") as steps:
         for part in steps.counted(["ease", "bpr"]):
             steps.report(f"{part} now")
             assert f"models done in 0 s: {part}" not in capsys.readouterr().err
@@ -35,7 +36,7 @@ def test_a_pipe_gets_a_line_for_every_finished_part(capsys: pytest.CaptureFixtur
 
 
 def test_a_pipe_gets_a_line_for_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_steps(3, "trials") as steps:
+    with Steps(3, "trials") as steps:
         for done in (0, 1, 1, 2):
             steps.reach(done, f"best so far {done}")
     lines = capsys.readouterr().err.splitlines()

@@ -43,7 +43,7 @@ def analyze(
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
-    with output.show_steps(len(names), "analyses") as steps:
+    with output.Steps(len(names), "analyses") as steps:
         skips = "all" in asked
         found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
     if not found:
@@ -80,7 +80,7 @@ def report(
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
     model = options.open_model(folder)
-    with output.show_steps(len(PARTS), "parts") as steps:
+    with output.Steps(len(PARTS), "parts") as steps:
         found = report_of(model, data, steps.report, steps.counted)
         written = found.page().write(out)
     facts = {"report": str(out), "files": len(written)}

@@ -167,7 +167,7 @@ def _prepare_partitions(
             f"{what} looks at all events at once: prepare the log without --partitions."
         )
     numbers = count()
-    with output.show_steps(4, "steps") as steps:
+    with output.Steps(4, "steps") as steps:
         return prepare_parts(
             data,
             out,

@@ -125,7 +125,7 @@ def compare(
         )
     candidates = suited_to(split, candidates, budget)
     numbers, store = range(seed, seed + seeds), options.open_store()
-    with output.show_steps(len(candidates), "models") as steps:
+    with output.Steps(len(candidates), "models") as steps:
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )

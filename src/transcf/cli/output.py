@@ -15,11 +15,10 @@ import typer
 from transcf.data.json_text import to_json
 from transcf.errors import ParameterError, TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
+from transcf.models.progress import ProgressBar
 from transcf.tables import Table, text_of
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
@@ -179,14 +178,14 @@ def note_written(paths: Sequence[Path]) -> None:
     typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
 
 
-class Steps:
-    """Progress of a command, shown by a bar, or by a line for every finished part."""
+class Steps(ProgressBar):
+    """Progress of a command on stderr: a bar on a terminal, else a line for every finished part."""
 
-    def __init__(self, total: int, unit: str, bar: Progress | None) -> None:
-        self._total, self._unit, self._bar = total, unit, bar
-        self._done, self._text, self._started = 0, "", monotonic()
-        if bar is not None:
-            self._task = bar.add_task("", total=total)
+    _transient = True
+
+    def __init__(self, total: int, unit: str) -> None:
+        super().__init__("", total, unit)
+        self._text, self._started = "", monotonic()
 
     def report(self, text: str) -> None:
         """Show the current step."""
@@ -194,13 +193,12 @@ class Steps:
 
     def reach(self, done: int, text: str, name: str = "") -> None:
         """Show the number of finished parts and a text; a line has the name of a part instead."""
-        is_more, self._done, self._text = done > self._done, done, text
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=text)
-        elif is_more:
+        if done > self._done and not self.is_shown:
             seconds = monotonic() - self._started
             about = f": {name or text}" if name or text else ""
             note(f"{done}/{self._total} {self._unit} done in {seconds:.0f} s{about}")
+        self._text = text
+        self.show(done, text)
 
     def finish(self, name: str) -> None:
         """Count one more part as finished."""
@@ -211,23 +209,6 @@ class Steps:
         for part in parts:
             yield part
             self.finish(part)
-
-
-@contextmanager
-def show_steps(total: int, unit: str) -> Iterator[Steps]:
-    """Show progress on stderr: a bar on a terminal, else one line for every finished part."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Steps(total, unit, None)
-        return
-    text_column = TextColumn("{task.description}", markup=False)
-    count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
-    layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
-    with Progress(*layout, console=console, transient=True) as bar:
-        yield Steps(total, unit, bar)
 
 
 def check_folder(out: Path | None) -> None:

@@ -174,7 +174,7 @@ def _run(
         for path in (one for one in out if one.suffix == ".json"):
             results(tables).write(path)
 
-    with output.show_steps(total, "models") as steps, sharing:
+    with output.Steps(total, "models") as steps, sharing:
         found = run_study(plan, steps.report, store, keep)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
@@ -214,7 +214,7 @@ def _reproduce_analysis(
         advise("the same command continues")
     kept = None if out is None else out / "models"
     found = []
-    with output.show_steps(len(names), "datasets") as steps:
+    with output.Steps(len(names), "datasets") as steps:
         for name in steps.counted(names):
             done = reproduce(name, budget, models=kept, on_progress=steps.report)
             found.append(done)

@@ -82,7 +82,7 @@ def tune(
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
     is_first = True
-    with output.show_steps(total, "trials") as steps:
+    with output.Steps(total, "trials") as steps:
 
         def report(known: Tuning) -> None:
             nonlocal is_first
@@ -125,7 +125,7 @@ def auto(
 
     place, store = out.absolute(), options.open_store()  # "." is another folder once replaced
     total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
-    with output.show_steps(total, "seconds") as steps:
+    with output.Steps(total, "seconds") as steps:
         found = transcf.auto(
             data,
             minutes,

@@ -40,6 +40,8 @@ class ProgressBar:
         shown: True, False, or None to show it at a terminal and in notebooks.
     """
 
+    _transient = False  # whether the bar disappears at the end
+
     def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
         self._title, self._total, self._unit = title, total, unit
         self._done = 0
@@ -57,6 +59,7 @@ class ProgressBar:
                 TextColumn("{task.fields[text]}", markup=False),
                 TimeRemainingColumn(),
                 console=progress_console(),
+                transient=self._transient,
             )
             self._progress.add_task(self._title, total=self._total, text="")
             self._progress.start()
