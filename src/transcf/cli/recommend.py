@@ -82,7 +82,8 @@ def recommend(
         facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
         answer.show_facts(f"Wrote {target}", facts)
         return
-    _check_out(out, answer.as_json)
+    if out in _FORMATS and answer.as_json:
+        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
     check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     from transcf.models.tables import Filters, recommendation_pieces
 
@@ -170,17 +171,6 @@ def explain(
     title, columns = f"{found.title}\n{found.sentence}", ("past item", "share", "effect")
     notes = (found.reading, *found.notes)
     answer.show(found.to_dict(), output.values_table(title, columns, found.rows, notes))
-
-
-def _check_out(out: str | None, as_json: bool) -> None:
-    """Check where a table should go, before anything is loaded."""
-    from transcf.data.files import path_of
-    from transcf.data.writing import check_file
-
-    if out in _FORMATS and as_json:
-        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
-    if out is not None and out not in _FORMATS:
-        check_file(path_of(out))
 
 
 def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
