@@ -38,7 +38,6 @@ def recommend_all(
     cluster: Cluster,
     exclude_seen: bool = True,
     part_users: int = PART_USERS,
-    progress: bool | None = None,
 ) -> Path:
     """Write the table of `recommend` for all users of a saved model, part by part.
 
@@ -63,7 +62,7 @@ def recommend_all(
     lists = (model, signature, out, part_users, k, Filters(exclude_seen=exclude_seen))
     done = n_parts - len(missing)
     with (
-        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
+        ProgressBar("Lists of all users", n_parts, "parts") as bar,
         cluster.open_workers(_write_parts, *lists) as workers,
     ):
         for call in [workers.submit(run) for run in _runs(missing, longest)]:
