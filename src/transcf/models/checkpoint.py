@@ -78,6 +78,8 @@ class CheckpointFile:
             {n.removeprefix(prefix): a.copy() for n, a in arrays.items() if n.startswith(prefix)}
             for prefix in (_CURRENT, _BEST)
         )
+        if not current:  # such as one that workers of an earlier version wrote in parts
+            raise self._damage()
         return history, current, best
 
     def _damage(self) -> ModelFileError:
