@@ -66,6 +66,7 @@ def evaluate(
         output.note_reading(split.train)
         dataset, store, numbers = data, options.open_store(), range(seed, seed + seeds)
         experiment = Experiment(split, config, numbers, store=store, dataset=data)
+        candidate = Candidate(name, name, params | values)
         result = wait_for_others(lambda: experiment.run(candidate))
     answer.show({"dataset": dataset, **result.to_dict()}, result.table(dataset))
 
