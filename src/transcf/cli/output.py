@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
 
-T = TypeVar("T")
 
 #: Longest word of a text column that keeps a table in one piece.
 _LONG_WORD = 20
