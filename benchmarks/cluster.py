@@ -32,7 +32,7 @@ import numpy as np
 
 from transcf import Interactions, create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.cluster import LOOPBACK, Session
+from transcf.distributed.cluster import LOOPBACK, connected
 from transcf.distributed.communicator import Address, RayCommunicator, connect
 from transcf.distributed.training import DistributedTraining, is_of_users, share_out
 from transcf.kernels import Array
@@ -183,13 +183,11 @@ class Talker:
 
 def exchange() -> dict[str, Any]:
     """Let two actors talk."""
-    session = Session(None, processors=2)
-    ray = session.ray
-    actors = [ray.remote(max_concurrency=2)(Talker).remote() for _ in range(2)]
-    address = ray.get(actors[0].listen.remote())
-    calls = [actors[w].talk.remote(w, address, actors[1 - w], 200) for w in range(2)]
-    gloo, by_ray = np.median(ray.get(calls), axis=0).tolist()
-    session.close()
+    with connected(None, processors=2) as ray:
+        actors = [ray.remote(max_concurrency=2)(Talker).remote() for _ in range(2)]
+        address = ray.get(actors[0].listen.remote())
+        calls = [actors[w].talk.remote(w, address, actors[1 - w], 200) for w in range(2)]
+        gloo, by_ray = np.median(ray.get(calls), axis=0).tolist()
     case = "0.8 MB to each other, gloo against calls of Ray"
     return {"case": case, "ours": gloo, "peer": by_ray, "unit": "ms", "ratio": gloo / by_ray}
 

@@ -54,7 +54,7 @@ from transcf import create, load, synthesize
 from transcf.data.report import counted
 from transcf.data.writing import write_pieces
 from transcf.distributed import Cluster
-from transcf.distributed.cluster import Session
+from transcf.distributed.cluster import connected
 from transcf.distributed.lists import recommend_all
 from transcf.models.tables import Filters, recommendation_pieces
 from transcf.parallel import use_threads
@@ -224,9 +224,9 @@ def measure(
     name: str, model: Path, scratch: Path, rounds: int, command_rounds: int
 ) -> list[dict[str, Any]]:
     """Let all sides take turns, on a Ray that is started before and ended after."""
-    sides, session = Sides(model, scratch), Session(None, processors=WORKERS)
-    address = session.ray.get_runtime_context().gcs_address
-    try:
+    sides = Sides(model, scratch)
+    with connected(None, processors=WORKERS) as ray:
+        address = ray.get_runtime_context().gcs_address
         in_turn = {
             "peer": sides.threads,
             "ours": sides.workers,
@@ -234,7 +234,7 @@ def measure(
         }
         times = take_turns(in_turn, rounds, clocks)
         peak = max(map(peak_of, ray_workers()))
-        seconds = step_by_step(model, scratch, rounds, session.ray)
+        seconds = step_by_step(model, scratch, rounds, ray)
         commands = take_turns(
             {
                 "peer": sides.threads_command,
@@ -244,8 +244,6 @@ def measure(
             command_rounds,
             lambda: (time.perf_counter(),),
         )
-    finally:
-        session.close()
     lists = case(name, "lists", times["ours"], times["peer"])
     lists["processor_ratio"] = times["ours"][1] / times["one thread"][1]
     lists |= {"bar": BAR, "worker_peak_mb": peak / 1e6, "steps": seconds}

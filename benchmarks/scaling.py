@@ -33,7 +33,7 @@ import numpy as np
 
 from transcf import Interactions, create, synthesize
 from transcf.distributed import Cluster
-from transcf.distributed.cluster import LOOPBACK, Session
+from transcf.distributed.cluster import LOOPBACK, connected
 from transcf.distributed.communicator import Address, RayCommunicator, connect
 from transcf.distributed.training import share_out
 from transcf.kernels import Array
@@ -139,24 +139,22 @@ class Talker:
 def costs_of(log: Interactions, dim: int, epochs: int) -> Costs:
     """Measure the constants, each alone."""
     small, large, stored = 16, 2_000_000, 16_000_000
-    session = Session(None, processors=2)
-    ray = session.ray
-    actors = [ray.remote(Talker).remote() for _ in range(2)]
-    address = ray.get(actors[0].listen.remote())
-    ray.get([actor.connect.remote(number, address) for number, actor in enumerate(actors)])
+    with connected(None, processors=2) as ray:
+        actors = [ray.remote(Talker).remote() for _ in range(2)]
+        address = ray.get(actors[0].listen.remote())
+        ray.get([actor.connect.remote(number, address) for number, actor in enumerate(actors)])
 
-    def exchange(size: int, times: int) -> float:
-        return float(np.median(ray.get([actor.talk.remote(size, times) for actor in actors])))
+        def exchange(size: int, times: int) -> float:
+            return float(np.median(ray.get([actor.talk.remote(size, times) for actor in actors])))
 
-    hop = exchange(small, 500)
-    byte = (exchange(large, 30) - hop) / (4 * large)
-    array, seconds = np.ones(stored, np.float32), []
-    for _ in range(9):
-        started = time.perf_counter()
-        kept = ray.put(array)
-        seconds.append(time.perf_counter() - started)
-        del kept
-    session.close()
+        hop = exchange(small, 500)
+        byte = (exchange(large, 30) - hop) / (4 * large)
+        array, seconds = np.ones(stored, np.float32), []
+        for _ in range(9):
+            started = time.perf_counter()
+            kept = ray.put(array)
+            seconds.append(time.perf_counter() - started)
+            del kept
     with use_threads(1):
         alone = epoch_seconds(log, dim, epochs, None)
     tiny = synthesize(users=200, items=200, interactions=2_000)

@@ -37,48 +37,36 @@ class _Limits:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.requests, self.alone = dict[object, int](), 0
-        self._before: Any = None
-        self._torch_before = 0
-        self._blas: Any = None
-        self._blas_before: Any = None
+        self._libraries: list[Any] = []
+        self._before: dict[str, int] = {}  # threads of each library, until nothing is asked for
 
-    @contextmanager
-    def change(self) -> Iterator[None]:
-        """Lift the limit of BLAS to one thread while something changes, and set it again."""
-        with self.lock:
-            if self.alone:
-                self._blas_before.restore_original_limits()
-            yield
-            if not self.alone:
-                return
-            if self._blas is None:
-                self._blas = _controller()
-            self._blas_before = self._blas.limit(limits=1, user_api="blas")
-
-    def apply(self) -> None:
-        """Set the latest number of threads that is asked for, or what was there before."""
-        torch = sys.modules.get("torch")
-        if self._before is None:
-            self._before = _controller().limit(limits=None)
-            self._torch_before = 0 if torch is None else torch.get_num_threads()
-        if self.requests:
-            count = next(reversed(self.requests.values()))
-            _controller().limit(limits=count)
-        else:
-            self._before.restore_original_limits()
-            self._before, count = None, self._torch_before
-        if torch is not None and count:
-            torch.set_num_threads(count)
+    def apply(self, *, to_all: bool) -> None:
+        """Set the number of threads of the libraries, or of BLAS alone."""
+        count = next(reversed(self.requests.values()), None)
+        if to_all or not self._libraries:
+            self._libraries = _loaded_libraries()
+        for library in self._libraries:
+            is_blas = library.user_api == "blas"
+            if to_all or is_blas:
+                before = self._before.setdefault(library.filepath, library.num_threads)
+                library.set_num_threads(1 if is_blas and self.alone else count or before)
+        if to_all and (torch := sys.modules.get("torch")) is not None:
+            torch.set_num_threads(
+                count or self._before.setdefault("torch", torch.get_num_threads())
+            )
+        if not (self.requests or self.alone):
+            self._before.clear()
 
 
-def _controller() -> Any:
-    """Return the control of all libraries that are loaded; looking for them takes a while."""
+def _loaded_libraries() -> list[Any]:
+    """Return the libraries with threads that are loaded; looking for them takes a while."""
     # Only libraries that are loaded can be limited, and these will be.
     import numpy  # noqa: F401
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    found: list[Any] = ThreadpoolController().lib_controllers
+    return found
 
 
 _limits = _Limits()
@@ -111,15 +99,15 @@ def use_threads(count: int | None) -> Iterator[None]:
         yield
         return
     count, key = check_integer("threads", count, 1), object()
-    with _limits.change():
+    with _limits.lock:
         _limits.requests[key] = count
-        _limits.apply()
+        _limits.apply(to_all=True)
     try:
         yield
     finally:
-        with _limits.change():
+        with _limits.lock:
             del _limits.requests[key]
-            _limits.apply()
+            _limits.apply(to_all=True)
 
 
 @contextmanager
@@ -129,13 +117,15 @@ def one_blas_thread() -> Iterator[None]:
     For kernels that share their work among threads by themselves: the products of each are the
     same to the bit however many there are, and do not fight for cores.
     """
-    with _limits.change():
+    with _limits.lock:
         _limits.alone += 1
+        _limits.apply(to_all=False)
     try:
         yield
     finally:
-        with _limits.change():
+        with _limits.lock:
             _limits.alone -= 1
+            _limits.apply(to_all=False)
 
 
 # -- the pool ----------------------------------------------------------------------------------

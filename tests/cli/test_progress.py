@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from transcf.cli.output import print_result, print_table, show_steps
+from transcf.cli.output import Answer, Steps, values_table
 from transcf.tables import Table
 
 
@@ -15,7 +15,8 @@ def test_parts_are_counted_by_name(
 ) -> None:
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
-    with show_steps(2, "models") as steps:
+    monkeypatch.setattr("transcf.models.progress.is_watched", lambda: True)
+    with Steps(2, "models") as steps:
         for part in steps.counted(["ease", "bpr"]):
             steps.report(f"{part} now")
     shown = capsys.readouterr().err
@@ -24,7 +25,7 @@ def test_parts_are_counted_by_name(
 
 
 def test_a_pipe_gets_a_line_for_every_finished_part(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_steps(2, "models") as steps:
+    with Steps(2, "models") as steps:
         for part in steps.counted(["ease", "bpr"]):
             steps.report(f"{part} now")
             assert f"models done in 0 s: {part}" not in capsys.readouterr().err
@@ -35,7 +36,7 @@ def test_a_pipe_gets_a_line_for_every_finished_part(capsys: pytest.CaptureFixtur
 
 
 def test_a_pipe_gets_a_line_for_every_trial(capsys: pytest.CaptureFixture[str]) -> None:
-    with show_steps(3, "trials") as steps:
+    with Steps(3, "trials") as steps:
         for done in (0, 1, 1, 2):
             steps.reach(done, f"best so far {done}")
     lines = capsys.readouterr().err.splitlines()
@@ -45,7 +46,8 @@ def test_a_pipe_gets_a_line_for_every_trial(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_pipe_gets_whole_tables(capsys: pytest.CaptureFixture[str]) -> None:
     wide = ["x" * 60] * 5
-    print_table("title " * 40, [f"column {number}" for number in range(5)], [wide])
+    columns = [f"column {number}" for number in range(5)]
+    Answer().show(None, values_table("title " * 40, columns, [wide]))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert "x" * 60 in lines[4]
@@ -58,7 +60,7 @@ def test_a_narrow_terminal_gets_a_wide_table_in_parts(
         monkeypatch.setenv(name, value)
     metrics = [f"NDCG@{length}" for length in (1, 5, 10, 20, 50)]
     rows = [[name, *["0.1234 ± 0.0123 *"] * 5] for name in ("transcf-mixture", "ease")]
-    print_result(Table("Models", ["model", *metrics], rows))
+    Answer().show(None, Table("Models", ["model", *metrics], rows))
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("transcf-mixture" in line for line in lines) == 2, "the first column is repeated"

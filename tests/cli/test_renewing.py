@@ -208,3 +208,20 @@ def test_reading_options_are_those_of_fit(answer: Answer, tmp_path: Path, log_fi
     added = answer("partial-fit", folder, plain, *reading, "--overwrite")
     assert added["new_interactions"] == 0
     assert json.dumps(added)
+
+
+def test_a_model_goes_to_the_working_folder(
+    answer: Answer, log_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = tmp_path / "shop"
+    shop.mkdir()
+
+    def run(*words: object) -> Any:
+        monkeypatch.chdir(shop)  # a replaced folder is another one
+        return answer(*words)
+
+    made = run("fit", log_file, "--model", "popularity", "--out", ".")
+    assert run("refit", ".", log_file, "--overwrite")["model"] == made["model"] == "popularity"
+    short = ("--models", "ease", "--minutes", 0.05, "--out", ".", "--overwrite")
+    found = run("auto", log_file, *short)
+    assert json.loads((tmp_path / "shop.report.json").read_text()) == found

@@ -10,8 +10,7 @@ import pytest
 @pytest.fixture(scope="module")
 def session() -> Iterator[None]:
     """A cluster of this machine, which whatever asks for one finds."""
-    from transcf.distributed.cluster import Session
+    from transcf.distributed.cluster import connected
 
-    shared = Session(None, processors=3)
-    yield
-    shared.close()
+    with connected(None, processors=3):
+        yield

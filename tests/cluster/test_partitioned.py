@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,10 @@ import pytest
 from transcf import Interactions, Split, create, k_core, leave_one_out, load, synthesize
 from transcf.data import PartitionedLog, prepare_parts, read_interactions
 from transcf.distributed import Cluster
-from transcf.distributed.training import share_out
-from transcf.errors import EvaluationError, UnsupportedError
-from transcf.evaluation.validation import Validation, as_validation, validation_in_parts
-from transcf.models.bpr import LogisticSolver
-from transcf.models.mixture.training import Events, Shards
-from transcf.models.partitioned import (
-    PartitionedEvents,
-    PartitionedProblem,
-    read_training_data,
-)
+from transcf.errors import UnsupportedError
+from transcf.evaluation.validation import Validation, as_validation
+from transcf.models.mixture.training import Events
+from transcf.models.partitioned import mixture_events_of, problem_of, read_training_data
 from transcf.models.training import FitOptions
 from transcf.models.triples import Problem
 
@@ -78,45 +71,28 @@ def test_a_fit_is_that_of_one_process(
 
 
 @pytest.mark.parametrize("recency", [0.0, 3.0])
-def test_shares_on_disk_are_those_in_memory(
+def test_a_problem_on_disk_is_that_in_memory(
     recency: float, parted: PartitionedLog, split: Split
 ) -> None:
     settings = create("bpr", recency=recency).settings
-    whole, counted = (
+    found, expected = (
+        problem_of(parted.train, settings),
         Problem.of(split.train, settings.event_weights),
-        PartitionedProblem.of_log(parted.train, settings),
     )
-    layout = LogisticSolver.layout(whole, settings)
-    other = LogisticSolver.layout(counted, settings)
-    assert np.array_equal(layout.groups, other.groups)
-    assert (layout.triples, layout.interactions) == (other.triples, other.interactions)
-    cuts = share_out(np.diff(counted.user_indptr), range(counted.n_users + 1), 3)
-    for first, end in pairwise(cuts):
-        found, expected = counted.part(first, end)(), whole.part(first, end)
-        assert np.array_equal(found.by_user.indices, expected.by_user.indices)
-        for field in ("user_indptr", "item_counts", "weights"):
-            assert np.array_equal(getattr(found, field), getattr(expected, field)), field
+    assert np.array_equal(found.by_user.indices, expected.by_user.indices)
+    for field in ("user_indptr", "item_counts", "weights"):
+        assert np.array_equal(getattr(found, field), getattr(expected, field)), field
 
 
 def test_histories_on_disk_are_those_in_memory(parted: PartitionedLog, split: Split) -> None:
     settings = create("transcf-mixture").settings
-    whole, counted = (
-        Events.of(split.train, settings),
-        PartitionedEvents.of_log(parted.train, settings),
-    )
-    shards, other = Shards.of(whole), Shards.of(counted)
-    assert np.array_equal(shards.groups, other.groups)
-    sizes = [(one.n_batches, one.samples, one.weight) for one in (shards, other)]
-    assert sizes[0] == sizes[1]
-    for first, end in ((0, 100), (100, whole.histories.indptr.size - 1)):
-        found, expected = counted.part(first, end)(), whole.part(first, end)
-        assert isinstance(expected, Events)
-        assert np.array_equal(found.histories.indptr, expected.histories.indptr)
-        assert np.array_equal(found.histories.items, expected.histories.items)
-        assert np.array_equal(found.weights, expected.weights)
-        assert np.array_equal(found.item_counts, expected.item_counts)
+    found, expected = mixture_events_of(parted.train, settings), Events.of(split.train, settings)
+    assert np.array_equal(found.histories.indptr, expected.histories.indptr)
+    assert np.array_equal(found.histories.items, expected.histories.items)
+    for field in ("weights", "item_counts", "taught_weight"):
+        assert np.array_equal(getattr(found, field), getattr(expected, field)), field
     with pytest.raises(UnsupportedError, match="recency weighs events by the mean of all"):
-        PartitionedEvents.of_log(parted.train, create("transcf-mixture", recency=1.0).settings)
+        mixture_events_of(parted.train, create("transcf-mixture", recency=1.0).settings)
 
 
 def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:
@@ -124,7 +100,7 @@ def test_weights_that_differ_nowhere_are_none(tmp_path: Path) -> None:
     single.write_parquet(tmp_path / "log.parquet")
     log = prepare_parts(tmp_path / "log.parquet", tmp_path / "parts", partitions=2)
     settings = create("bpr", recency=3.0).settings
-    assert PartitionedProblem.of_log(log, settings).recency == 0
+    assert not len(problem_of(log, settings).weights)
     assert not len(Problem.of(log.read(), settings.event_weights).weights)
 
 
@@ -134,17 +110,15 @@ def test_a_sample_is_judged_as_in_memory(
 ) -> None:
     model = create("popularity").fit(split.train)
     whole = Validation(split.validation, known=split.train.by_user).sampled(users)
-    assert validation_in_parts(parted.train, parted.validation, users)(model) == whole(model)
+    assert as_validation(parted.train, parted.validation).sampled(users)(model) == whole(model)
 
 
-def test_what_needs_all_events_says_so(parted: PartitionedLog, split: Split) -> None:
+def test_what_needs_all_events_says_so(parted: PartitionedLog) -> None:
     options = FitOptions(cluster=CLUSTER)
     for setting in ({"half_life": 0.1}, {"confidence": "ratings"}, {"trend": 1.0}):
         (name,) = setting
         with pytest.raises(UnsupportedError, match=f"{name} compares events of different users"):
             create("bpr", **setting).fit(parted, options=options)
-    with pytest.raises(EvaluationError, match="judged by another part of it"):
-        as_validation(parted.train, split.validation)
     with pytest.raises(UnsupportedError, match="iALS cannot be fitted on a log in parts"):
         create("ials").fit(parted, options=options)
 

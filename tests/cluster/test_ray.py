@@ -74,19 +74,16 @@ def test_two_workers_one_of_whom_is_killed(log: Interactions) -> None:
 
 
 @pytest.mark.usefixtures("session")
-def test_workers_write_a_checkpoint_that_one_process_goes_on_from(
+def test_one_process_goes_on_from_a_checkpoint_of_workers(
     log: Interactions, tmp_path: Path
 ) -> None:
     alone = create("ials", dim=16, epochs=4).fit(log)
     cluster = Cluster(workers=2, threads=1)
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0, cluster=cluster)
     create("ials", dim=16, epochs=2).fit(log, options=options)
-    parts = sorted(tmp_path.glob("part-*"))
-    assert len(parts) == 2, "of each worker its users and its share of all else, of one epoch"
     found = create("ials", dim=16, epochs=4)
     found.fit(log, options=FitOptions(checkpoint=tmp_path, resume=True))
     check_same(found, alone)
-    assert not list(tmp_path.glob("part-*")), "one process needs none"
 
 
 DRIVER = """

@@ -21,7 +21,7 @@ from transcf import Split, Tuning, compare, create, leave_one_out, synthesize, t
 from transcf.cli.app import app
 from transcf.data.synthetic import write_csv
 from transcf.distributed import Cluster, training
-from transcf.distributed.cluster import Session
+from transcf.distributed.cluster import connected
 from transcf.errors import MissingExtraError, ParameterError, UnsupportedError
 from transcf.experiments.experiment import Candidate, Experiment, compare_models
 from transcf.experiments.results import Comparison
@@ -231,12 +231,14 @@ def test_several_processes_need_a_store_and_ray(
 def test_a_process_has_one_cluster() -> None:
     known = ray.get_runtime_context().gcs_address
     for address in (None, "auto", known):
-        Session(address, 1).close()
+        with connected(address, 1):
+            pass
     assert ray.is_initialized(), "whose it is not does not end it"
     host, _, port = known.rpartition(":")
     for other in (f"{host}:{int(port) + 1}", f"10.1.2.3:{port}", "ray://elsewhere:10001"):
-        with pytest.raises(UnsupportedError, match=f"at {known}, not to {other}"):
-            Session(other, 1)
+        refused = pytest.raises(UnsupportedError, match=f"at {known}, not to {other}")
+        with refused, connected(other, 1):
+            pass
 
 
 def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ def test_workers_without_users_are_not_started_in_silence(monkeypatch: pytest.Mo
     def refuse(address: str | None, processors: int) -> None:
         raise NotHereError(processors)
 
-    monkeypatch.setattr(training, "Session", refuse)
+    monkeypatch.setattr(training, "connected", refuse)
     options = FitOptions(cluster=Cluster(workers=9, threads=1))
     with (
         pytest.warns(UserWarning, match=r"^Only 4 workers of the 9 .* form 4 groups"),

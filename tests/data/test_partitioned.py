@@ -123,16 +123,12 @@ def test_commands_take_the_folder_as_data(prepared: PartitionedLog, tmp_path: Pa
     assert str(prepared.train).startswith(f"PartitionedLog({prepared.folder}: train, ")
 
 
-def test_users_are_read_by_whoever_has_them(prepared: PartitionedLog) -> None:
-    whole = prepared.train.read()
-    for first, end in ((0, 1), (3, 29), (7, whole.n_users)):
-        parts = list(prepared.train.partitions(first, end))
-        rows = [row for part in parts for row in part.users.series]
-        assert rows == list(range(first, end))
-        items = np.concatenate([part.item_rows for part in parts])
-        assert (
-            items.tolist() == whole.item_rows[slice(*whole.by_user.indptr[[first, end]])].tolist()
-        )
+def test_events_are_read_by_partition(prepared: PartitionedLog) -> None:
+    whole, parts = prepared.train.read(), list(prepared.train.partitions())
+    assert [row for part in parts for row in part.users.series] == list(range(whole.n_users))
+    assert np.array_equal(np.concatenate([part.item_rows for part in parts]), whole.item_rows)
+    assert np.array_equal(prepared.train.by_user.indices, whole.by_user.indices)
+    assert np.array_equal(prepared.train.histories.items, whole.histories.items)
 
 
 @pytest.mark.parametrize("name", ["part-00002.parquet", "users.parquet", "parted.json"])

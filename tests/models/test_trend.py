@@ -245,7 +245,7 @@ def test_parts_of_a_blend_keep_their_trends(split: Split, tmp_path: Path) -> Non
 
 
 def test_at_most_a_thousand_users_choose(split: Split) -> None:
-    judge = as_validation(split.train, split.validation, None)
+    judge = as_validation(split.train, split.validation)
     model = create("ease").fit(split.train, judge)
     assert model.report_["trend"]["users"] <= 1000
     assert judge(model) == pytest.approx(model.report_["trend"]["with"], abs=1e-6)

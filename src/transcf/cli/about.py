@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 import transcf
-from transcf.cli import options, output
-from transcf.cli.recommend import print_lists
+from transcf.cli import output
+from transcf.cli.recommend import lists_table
 from transcf.parallel import thread_count
 
 #: Packages that the library itself needs, and modules that each extra brings.
@@ -46,7 +46,8 @@ _LIFELIKE: dict[str, Any] = {"drift": 4.0, "sequences": 0.5}
 
 def models(
     name: Annotated[str | None, typer.Argument(help="Name of a model.", show_default=False)] = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """List the models, or the parameters of one.
 
@@ -56,26 +57,22 @@ def models(
 
     if name is None:
         listed = [describe(known, whole=False) for known in transcf.available()]
-        if as_json:
-            output.print_json(listed)
-            return
         note = "`transcf models NAME` shows the parameters of one; --set NAME=VALUE sets them."
         summaries = [(entry["name"], entry["summary"]) for entry in listed]
-        output.print_table("Models", ("name", "what it does"), summaries, notes=[note])
+        table = output.values_table("Models", ("name", "what it does"), summaries, [note])
+        answer.show(listed, table)
         return
     described = describe(name)
-    if as_json:
-        output.print_json(described)
-        return
     rows = [
         (parameter, str(about["default"]), about["allowed"], about["meaning"])
         for parameter, about in described["parameters"].items()
     ]
     title = f"{described['name']} ({described['class']}): {described['summary']}"
-    output.print_table(title, ("parameter", "default", "allowed", "meaning"), rows)
+    columns = ("parameter", "default", "allowed", "meaning")
+    answer.show(described, output.values_table(title, columns, rows))
 
 
-def doctor(warm_up: bool = False, as_json: options.JsonFlag = False) -> None:
+def doctor(warm_up: bool = False, *, answer: output.Answer) -> None:
     """Show versions, threads, extras and the data folder.
 
     Options:
@@ -86,16 +83,12 @@ def doctor(warm_up: bool = False, as_json: options.JsonFlag = False) -> None:
     if warm_up:
         _compile_kernels()
     found = _examine()
-    if as_json:
-        output.print_json(found)
-        return
     versions = {"transcf": found["transcf"], "python": found["python"], **found["packages"]}
-    output.print_facts("Versions", versions)
-    output.print_facts("Machine", found["machine"])
-    extras = found["extras"].items()
-    output.print_facts(
-        "Extras", {name: "present" if here else "not installed" for name, here in extras}
-    )
+    extras = {
+        name: "present" if here else "not installed" for name, here in found["extras"].items()
+    }
+    tables = {"Versions": versions, "Machine": found["machine"], "Extras": extras}
+    answer.show(found, *(output.facts_table(*each) for each in tables.items()))
 
 
 def _compile_kernels() -> None:
@@ -150,7 +143,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def demo(as_json: options.JsonFlag = False) -> None:
+def demo(answer: output.Answer) -> None:
     """Take a tour: data, models, recommendations, explanations.
 
     Example: transcf demo
@@ -179,23 +172,22 @@ def demo(as_json: options.JsonFlag = False) -> None:
     explanation = served.explain(user, table["item_id"][0], top=3)
     history = split.train.items.ids(split.train.by_user.row(1)).to_list()[:5]
     folded = served.recommend_for(history, k=5)
-    if as_json:
-        output.print_json(
-            {
-                "models": [done.to_dict() for done in found.runs],
-                "recommendations": table.to_dicts(),
-                "explanation": explanation.to_dict(),
-                "history": history,
-                "folded_in": folded.to_dicts(),
-                "seconds": round(time.perf_counter() - started, 3),
-            }
-        )
-        return
-    typer.echo(f"Generated a log: {log!r}\n")
-    output.print_result(table_of(found))
-    typer.echo()
-    print_lists(f"{served.name} recommends to {user}", [table])
-    typer.echo(f"\nWhy?\n{explanation}\n")
+    facts = {
+        "models": [done.to_dict() for done in found.runs],
+        "recommendations": table.to_dicts(),
+        "explanation": explanation.to_dict(),
+        "history": history,
+        "folded_in": folded.to_dicts(),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
     listed = ", ".join(map(str, history))
-    print_lists(f"{served.name} recommends to a new user with {listed}", [folded])
-    typer.echo(f"Done in {time.perf_counter() - started:.1f} s.")
+    answer.show(
+        facts,
+        f"Generated a log: {log!r}\n",
+        table_of(found),
+        "",
+        lists_table(f"{served.name} recommends to {user}", [table]),
+        f"\nWhy?\n{explanation}\n",
+        lists_table(f"{served.name} recommends to a new user with {listed}", [folded]),
+        f"Done in {facts['seconds']:.1f} s.",
+    )

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import typer
 
 from transcf.cli import options, output
 from transcf.errors import DataError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from transcf.paper import Analysis
 
 
 def analyze(
@@ -22,7 +14,8 @@ def analyze(
     what: str = "all",
     user: str | None = None,
     out: Path | None = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Analyse the vectors of a saved model: tables, figures, JSON.
 
@@ -50,23 +43,24 @@ def analyze(
     named = number_repeats(model.name for model in models)
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
-    with output.show_steps(len(names), "analyses") as steps:
+    with output.Steps(len(names), "analyses") as steps:
         skips = "all" in asked
         found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
     if not found:
         raise DataError(next(iter(missing.values())))
     written = [] if out is None else [path for each in found for path in each.write(out)]
-    if as_json:
-        facts = {"model": str(folders[0]), "analyses": [each.to_dict() for each in found]}
-        output.print_json({**facts, "missing": missing, "files": [str(path) for path in written]})
-        return
-    print_analyses(found, missing)
-    if out is not None:
-        typer.echo(f"Wrote {len(written)} files to {out}.")
+    facts = {
+        "model": str(folders[0]),
+        "analyses": [each.to_dict() for each in found],
+        "missing": missing,
+        "files": [str(path) for path in written],
+    }
+    done = [] if out is None else [f"Wrote {len(written)} files to {out}."]
+    answer.show(facts, *(each.table for each in found), *_said_of(missing), *done)
 
 
 def report(
-    folder: options.ModelDir, out: Path, data: str | None = None, as_json: options.JsonFlag = False
+    folder: options.ModelDir, out: Path, data: str | None = None, *, answer: output.Answer
 ) -> None:
     """Write a report of a saved model.
 
@@ -86,20 +80,13 @@ def report(
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
     model = options.open_model(folder)
-    with output.show_steps(len(PARTS), "parts") as steps:
+    with output.Steps(len(PARTS), "parts") as steps:
         found = report_of(model, data, steps.report, steps.counted)
         written = found.page().write(out)
     facts = {"report": str(out), "files": len(written)}
-    if as_json:
-        output.print_json({**facts, "missing": found.missing})
-        return
-    output.print_facts(f"Wrote {out}", facts)
-    print_analyses((), found.missing)
+    table = output.facts_table(f"Wrote {out}", facts)
+    answer.show({**facts, "missing": found.missing}, table, *_said_of(found.missing))
 
 
-def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
-    """Print tables, and why others are missing."""
-    for each in found:
-        output.print_result(each.table)
-    for name, reason in missing.items():
-        typer.echo(f"{name} is missing: {reason}")
+def _said_of(missing: dict[str, str]) -> list[str]:
+    return [f"{name} is missing: {reason}" for name, reason in missing.items()]

@@ -26,9 +26,7 @@ data = options.CommandGroup()
 
 
 @data.command()
-def info(
-    data: options.Data, *, reading: options.ReadingOptions, as_json: options.JsonFlag = False
-) -> None:
+def info(data: options.Data, reading: options.ReadingOptions, answer: output.Answer) -> None:
     """Count users, items and interactions, and list what was merged or left out.
 
     For a dataset of the catalog, show its citation and terms, too.
@@ -41,18 +39,13 @@ def info(
     log = transcf.open_data(data, **reading.keywords())
     is_listed = is_name(data) and data != SYNTHETIC
     about = _entry(data) if is_listed else {}
-    facts = {**about, **facts_of(log)}
-    if as_json:
-        notes = reading_notes(log)
-        output.print_json(
-            {"dataset": data, **facts, "report": log.report.to_list(), "notes": notes}
-        )
-        return
-    output.print_facts(data, facts)
-    for step in log.report.steps:
-        typer.echo(str(step))
-    for note in reading_notes(log):
-        typer.echo(f"note: {note}")
+    facts, notes = {**about, **facts_of(log)}, reading_notes(log)
+    answer.show(
+        {"dataset": data, **facts, "report": log.report.to_list(), "notes": notes},
+        output.facts_table(data, facts),
+        str(log.report),
+        *(f"note: {note}" for note in notes),
+    )
 
 
 @data.command()
@@ -64,7 +57,7 @@ def prepare(
     *,
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Filter and split a log once, and save it as DATA of other commands.
 
@@ -89,19 +82,15 @@ def prepare(
         train, report = split.train, split.report
         recipe = {key: value for key, value in split.recipe.items() if value is not None}
         listed = ", ".join(f"{key} {value}" for key, value in recipe.items() if key != "how")
-        facts |= {"split": split.how, "recipe": recipe if as_json else listed}
+        facts |= {"split": split.how, "recipe": recipe if answer.as_json else listed}
         facts |= {"users": train.n_users, "items": train.n_items, "train": len(train)}
         facts |= {"validation": len(split.validation), "test": len(split.test)}
-    if as_json:
-        output.print_json({**facts, "report": report.to_list()})
-        return
-    output.print_facts(f"Saved {out}", facts)
-    for step in report.steps:
-        typer.echo(str(step))
+    table = output.facts_table(f"Saved {out}", facts)
+    answer.show({**facts, "report": report.to_list()}, table, str(report))
 
 
 @data.command()
-def download(name: options.Argument[str | None] = None, as_json: options.JsonFlag = False) -> None:
+def download(name: options.Argument[str | None] = None, *, answer: output.Answer) -> None:
     """Download a dataset of the catalog to $TRANSCF_DATA, or list the catalog.
 
     Options:
@@ -111,14 +100,12 @@ def download(name: options.Argument[str | None] = None, as_json: options.JsonFla
     """
     if name is None:
         known = [_entry(each) for each in transcf.datasets.names()]
-        if as_json:
-            output.print_json(known)
-        else:
-            rows = [(entry["name"], entry["title"], entry["home"]) for entry in known]
-            output.print_table("Catalog", ("name", "title", "home"), rows)
+        columns = ("name", "title", "home")
+        rows = [[entry[column] for column in columns] for entry in known]
+        answer.show(known, output.values_table("Catalog", columns, rows))
         return
     entry, folder = _entry(name), transcf.datasets.download(name)
-    output.print_facts(f"Fetched {name}", {**entry, "folder": str(folder)}, as_json)
+    answer.show_facts(f"Fetched {name}", {**entry, "folder": str(folder)})
 
 
 @data.command()
@@ -128,7 +115,8 @@ def synthesize(
     items: options.Count = 500,
     interactions: options.Count = 20_000,
     seed: options.Seed = 0,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Generate a log of users with tastes, items with a long tail, ratings and times.
 
@@ -152,7 +140,7 @@ def synthesize(
         with atomic_write(out) as unfinished:
             log.to_frame().write_parquet(unfinished)
     facts = {"file": str(out), "seed": seed, **facts_of(replace(log, categories=None))}
-    output.print_facts(f"Wrote {out}", facts, as_json)
+    answer.show_facts(f"Wrote {out}", facts)
 
 
 def _split(log: Interactions, name: str, seed: int) -> Split:
@@ -179,7 +167,7 @@ def _prepare_partitions(
             f"{what} looks at all events at once: prepare the log without --partitions."
         )
     numbers = count()
-    with output.show_steps(4, "steps") as steps:
+    with output.Steps(4, "steps") as steps:
         return prepare_parts(
             data,
             out,

@@ -27,7 +27,8 @@ def evaluate(
     reading: options.ReadingOptions,
     seeds: options.Seeds = 1,
     seed: options.Seed = 0,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Fit a model on DATA and evaluate it; or evaluate a saved model.
 
@@ -59,18 +60,15 @@ def evaluate(
                 "name one with --model."
             )
         name, params, values = model.read(data)
-        candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
         split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
         dataset, store, numbers = data, options.open_store(), range(seed, seed + seeds)
         experiment = Experiment(split, config, numbers, store=store, dataset=data)
+        candidate = Candidate(name, name, params | values)
         result = wait_for_others(lambda: experiment.run(candidate))
-    if as_json:
-        output.print_json({"dataset": dataset, **result.to_dict()})
-    else:
-        output.print_result(result.table(dataset))
+    answer.show({"dataset": dataset, **result.to_dict()}, result.table(dataset))
 
 
 def compare(
@@ -88,7 +86,7 @@ def compare(
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: list[Path] = [Path("comparison")],  # noqa: B006
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Compare several models on the same split.
 
@@ -128,7 +126,7 @@ def compare(
         )
     candidates = suited_to(split, candidates, budget)
     numbers, store = range(seed, seed + seeds), options.open_store()
-    with output.show_steps(len(candidates), "models") as steps:
+    with output.Steps(len(candidates), "models") as steps:
         experiment = Experiment(
             split, eval_config, numbers, steps.report, store=store, dataset=data
         )
@@ -137,10 +135,7 @@ def compare(
             on_result=lambda name, tables: steps.finish(name),
             cluster=options.parse_workers(workers),
         )  # fmt: skip
-    if as_json:
-        output.print_json(found.to_dict())
-    else:
-        output.print_result(table_of(found))
+    answer.show(found.to_dict(), table_of(found))
     if found.is_interrupted:
         output.end_interrupted(": models without a row were not finished.")
     output.write_outputs(results_of(found, options.command_line(context)), paths, "comparison")

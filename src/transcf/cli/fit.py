@@ -28,7 +28,7 @@ def fit(
     workers: options.Workers = None,
     resume: options.Resume = None,
     overwrite: options.Overwrite = False,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Fit a model on DATA and save it.
 
@@ -74,7 +74,7 @@ def fit(
     made.report_ |= {"dataset": absolute_name(data), "protocol": protocol}
     made.report_ |= {"split_seed": seed, **({"reading": read} if read else {})}
     made.save(out, overwrite=overwrite)
-    output.print_saved(made, out, as_json)
+    _show_saved(answer, made, out)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
@@ -87,7 +87,7 @@ def refit(
     *,
     reading: options.ReadingOptions,
     resume: options.Resume = None,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Fit a saved model again on all events of DATA.
 
@@ -125,7 +125,7 @@ def refit(
     model.report_["dataset"] = names[0] if len(names) == 1 else names
     model.report_ |= {"reading": read} if read else {}
     model.save(target, overwrite=overwrite)
-    output.print_saved(model, target, as_json)
+    _show_saved(answer, model, target)
     shutil.rmtree(checkpoints, ignore_errors=True)
 
 
@@ -136,7 +136,7 @@ def partial_fit(
     overwrite: options.Overwrite = False,
     *,
     reading: options.ReadingOptions,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Add events to a saved model without a new training.
 
@@ -165,12 +165,27 @@ def partial_fit(
         for what in ("users", "items", "interactions")
     }
     model.save(target, overwrite=overwrite)
-    output.print_saved(model, target, as_json, {"events": len(log), **added})
+    _show_saved(answer, model, target, events=len(log), **added)
+
+
+def _show_saved(
+    answer: output.Answer, model: Recommender[Any], folder: Path, **more: object
+) -> None:
+    """Print what model was saved, and where."""
+    from transcf.models.params import values_of
+
+    facts = {"model": model.name, "folder": str(folder), **more, **model.report_}
+    settings = values_of(model.settings_)
+    # Where a parameter is "auto", the report has what was chosen.
+    unreported = {name: value for name, value in settings.items() if name not in facts}
+    table = output.facts_table(f"Saved {folder}", facts | unreported)
+    answer.show(facts | {"parameters": settings}, table)
 
 
 def _checkpoints(out: Path, ending: str, resume: bool | None) -> Path:
     """Return the folder of checkpoints next to that of the model."""
-    checkpoints = out.with_name(f"{out.name}.{ending}")
+    folder = out.absolute()  # "." has no name
+    checkpoints = folder.with_name(f"{folder.name}.{ending}")
     if resume and not checkpoints.exists():
         output.note(f"{checkpoints} holds no checkpoint: starting from the beginning.")
     return checkpoints

@@ -57,7 +57,6 @@ ModelDir: TypeAlias = Annotated[
 ]
 Argument: TypeAlias = Annotated[T, typer.Argument(show_default=False)]
 Count: TypeAlias = Annotated[int, typer.Option(min=1)]
-JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of the model and of the split.")]
 Seeds: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Number of runs, with seeds counted up from --seed.")

@@ -5,51 +5,71 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from transcf.data.json_text import to_json
 from transcf.errors import ParameterError, TransCFError, brief
 from transcf.interrupts import INTERRUPTED, wait_if_ending
+from transcf.models.progress import ProgressBar
+from transcf.tables import Table, text_of
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from transcf.data.interactions import Interactions
     from transcf.data.partitioned import PartitionedLog
     from transcf.experiments.results import Results
-    from transcf.models.base import Recommender
-    from transcf.tables import Table
 
-T = TypeVar("T")
 
 #: Longest word of a text column that keeps a table in one piece.
 _LONG_WORD = 20
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value in ASCII; numbers that JSON does not have become null."""
-    from transcf.data.json_text import to_json
+@dataclass(frozen=True)
+class Answer:
+    """What a command prints on stdout.
 
-    typer.echo(to_json(value))
+    Options:
+        as_json: Print JSON instead.
+    """
+
+    as_json: Annotated[bool, typer.Option("--json")] = False
+
+    def show(self, value: Any, *shown: Table | str) -> None:
+        """Print tables and lines, or one JSON value in ASCII; NaN and infinity become null."""
+        if self.as_json:
+            typer.echo(to_json(value))
+            return
+        for one in shown:
+            if isinstance(one, str):
+                typer.echo(one)
+            else:
+                _print_table(one)
+
+    def show_facts(self, title: str, facts: Mapping[str, object]) -> None:
+        """Print names and values, one per line."""
+        self.show(facts, facts_table(title, facts))
 
 
-def print_table(
+def values_table(
     title: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
-    *,
     notes: Sequence[str] = (),
-) -> None:
-    """Print a table of any values; numbers are aligned to the right."""
-    from transcf.tables import Table
-
-    print_result(Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes))
+) -> Table:
+    """Return a table of any values."""
+    return Table(title, columns, [[_text(cell) for cell in row] for row in rows], notes)
 
 
-def print_result(table: Table) -> None:
+def facts_table(title: str, facts: Mapping[str, object]) -> Table:
+    """Return a table of names and values, one per line."""
+    return values_table(title, ("", ""), facts.items())
+
+
+def _print_table(table: Table) -> None:
     """Print a title, a table and notes below it; a wide table comes in several parts."""
     from rich.console import Console
     from rich.table import Table as Grid
@@ -99,26 +119,12 @@ def _parts(
     yield part
 
 
-def print_facts(title: str, facts: Mapping[str, object], as_json: bool = False) -> None:
-    """Print names and values, one per line, or as JSON."""
-    if as_json:
-        print_json(facts)
-    else:
-        print_table(title, ("", ""), facts.items())
-
-
 def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, int):
-        return f"{cell:,}"
     if isinstance(cell, float):
         return f"{cell:.4g}"
     if isinstance(cell, dict):
         return ", ".join(f"{name} {_text(value)}" for name, value in cell.items())
-    return str(cell)
+    return text_of(cell)
 
 
 def note(text: str) -> None:
@@ -138,21 +144,6 @@ def note_reading(log: Interactions | PartitionedLog) -> None:
 
     for each in reading_notes(log):
         note(f"note: {each}.")
-
-
-def print_saved(
-    model: Recommender[Any], folder: Path, as_json: bool, more: Mapping[str, object] | None = None
-) -> None:
-    """Print what model was saved, and where."""
-    from transcf.models.params import values_of
-
-    facts = {"model": model.name, "folder": str(folder), **(more or {}), **model.report_}
-    settings = values_of(model.settings_)
-    # Where a parameter is "auto", the report has what was chosen.
-    unreported = {name: value for name, value in settings.items() if name not in facts}
-    print_facts(
-        f"Saved {folder}", facts | ({"parameters": settings} if as_json else unreported), as_json
-    )
 
 
 def check_outputs(paths: Sequence[Path]) -> None:
@@ -186,14 +177,14 @@ def note_written(paths: Sequence[Path]) -> None:
     typer.echo(f"Written: {', '.join(map(str, paths))}", err=True)
 
 
-class Steps:
-    """Progress of a command, shown by a bar, or by a line for every finished part."""
+class Steps(ProgressBar):
+    """Progress of a command on stderr: a bar on a terminal, else a line for every finished part."""
 
-    def __init__(self, total: int, unit: str, bar: Progress | None) -> None:
-        self._total, self._unit, self._bar = total, unit, bar
-        self._done, self._text, self._started = 0, "", monotonic()
-        if bar is not None:
-            self._task = bar.add_task("", total=total)
+    _transient = True
+
+    def __init__(self, total: int, unit: str) -> None:
+        super().__init__("", total, unit)
+        self._text, self._started = "", monotonic()
 
     def report(self, text: str) -> None:
         """Show the current step."""
@@ -201,13 +192,12 @@ class Steps:
 
     def reach(self, done: int, text: str, name: str = "") -> None:
         """Show the number of finished parts and a text; a line has the name of a part instead."""
-        is_more, self._done, self._text = done > self._done, done, text
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=text)
-        elif is_more:
+        if done > self._done and not self.is_shown:
             seconds = monotonic() - self._started
             about = f": {name or text}" if name or text else ""
             note(f"{done}/{self._total} {self._unit} done in {seconds:.0f} s{about}")
+        self._text = text
+        self.show(done, text)
 
     def finish(self, name: str) -> None:
         """Count one more part as finished."""
@@ -218,23 +208,6 @@ class Steps:
         for part in parts:
             yield part
             self.finish(part)
-
-
-@contextmanager
-def show_steps(total: int, unit: str) -> Iterator[Steps]:
-    """Show progress on stderr: a bar on a terminal, else one line for every finished part."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield Steps(total, unit, None)
-        return
-    text_column = TextColumn("{task.description}", markup=False)
-    count_column = TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
-    layout = (BarColumn(), count_column, TimeElapsedColumn(), text_column)
-    with Progress(*layout, console=console, transient=True) as bar:
-        yield Steps(total, unit, bar)
 
 
 def check_folder(out: Path | None) -> None:

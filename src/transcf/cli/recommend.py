@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from transcf.data.ids import Id, IdMap
     from transcf.data.interactions import Mask
+    from transcf.tables import Table
 
 _Length: TypeAlias = Annotated[int, typer.Option("-k", min=0, help="Length of the lists.")]
 #: Values of `--out` that print a table.
@@ -36,7 +37,8 @@ def recommend(
     items_file: Path | None = None,
     on_unknown: str = "raise",
     workers: options.Workers = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Recommend items with a saved model.
 
@@ -78,9 +80,10 @@ def recommend(
         target = path_of(str(out))
         recommend_all(folder, target, k, cluster=cluster, exclude_seen=not with_seen)
         facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
-        output.print_facts(f"Wrote {target}", facts, as_json)
+        answer.show_facts(f"Wrote {target}", facts)
         return
-    _check_out(out, as_json)
+    if out in _FORMATS and answer.as_json:
+        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
     check_word("--on-unknown", on_unknown, ("raise", "skip", "popular"))
     from transcf.models.tables import Filters, recommendation_pieces
 
@@ -96,7 +99,7 @@ def recommend(
         if on_unknown == "skip":
             _note_skipped(model.items_, items, model.learned_.rankable, "item")
         table = model.recommend_for(items, k, **filters)
-        _show(f"{model.name} recommends for this history", [table], out, as_json)
+        _show(f"{model.name} recommends for this history", [table], out, answer)
         return
     who: list[Id] | None = None
     if users_file is not None:
@@ -107,7 +110,7 @@ def recommend(
         _note_skipped(model.users_, who, model.learned_.known.active, "user")
     made = Filters.of(model.items_, **filters)
     pieces = recommendation_pieces(model.learned_, who, k, made)
-    _show(f"{model.name} recommends", pieces, out, as_json)
+    _show(f"{model.name} recommends", pieces, out, answer)
 
 
 def similar(
@@ -115,7 +118,8 @@ def similar(
     item: str | None = None,
     user: str | None = None,
     k: _Length = 10,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """List items similar to an item, or users similar to a user.
 
@@ -132,7 +136,7 @@ def similar(
         table = model.similar_items(model.items_.parse(item), k)
     else:
         table = model.similar_users(model.users_.parse(str(user)), k)
-    _show(f"Most similar by {model.name}", [table], None, as_json)
+    _show(f"Most similar by {model.name}", [table], None, answer)
 
 
 def explain(
@@ -141,7 +145,8 @@ def explain(
     user: str | None = None,
     history: str | None = None,
     top: options.Count = 5,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Explain a recommendation by the user's past items.
 
@@ -163,22 +168,9 @@ def explain(
     else:
         listed = _parse_ids(model.items_, history, "--history")
         found = model.explain_for(listed, target, top, include_seen=True)
-    if as_json:
-        output.print_json(found.to_dict())
-        return
     title, columns = f"{found.title}\n{found.sentence}", ("past item", "share", "effect")
-    output.print_table(title, columns, found.rows, notes=(found.reading, *found.notes))
-
-
-def _check_out(out: str | None, as_json: bool) -> None:
-    """Check where a table should go, before anything is loaded."""
-    from transcf.data.files import path_of
-    from transcf.data.writing import check_file
-
-    if out in _FORMATS and as_json:
-        raise ParameterError(f"--json and --out {out} contradict each other: use --out jsonl.")
-    if out is not None and out not in _FORMATS:
-        check_file(path_of(out))
+    notes = (found.reading, *found.notes)
+    answer.show(found.to_dict(), output.values_table(title, columns, found.rows, notes))
 
 
 def _note_skipped(ids: IdMap, asked: Sequence[Id], usable: Mask, what: str) -> None:
@@ -220,13 +212,15 @@ def _items(ids: IdMap, path: Path) -> list[Id]:
     return _read_ids(ids, path)
 
 
-def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: bool) -> None:
+def _show(
+    title: str, pieces: Iterable[pl.DataFrame], out: str | None, answer: output.Answer
+) -> None:
     """Print a table of ids, scores and ranks that comes in pieces, or write it to a file."""
-    if out is None and as_json:
-        output.print_json([row for table in pieces for row in table.to_dicts()])
-        return
     if out is None:
-        print_lists(title, list(pieces))
+        tables = list(pieces)
+        answer.show(
+            [row for table in tables for row in table.to_dicts()], lists_table(title, tables)
+        )
         return
     from transcf.data.files import path_of
     from transcf.data.writing import encode, write_pieces
@@ -236,14 +230,14 @@ def _show(title: str, pieces: Iterable[pl.DataFrame], out: str | None, as_json: 
         sys.stdout.buffer.flush()
         return
     rows = write_pieces(pieces, path_of(out))
-    output.print_facts(f"Wrote {out}", {"file": out, "rows": rows}, as_json)
+    answer.show_facts(f"Wrote {out}", {"file": out, "rows": rows})
 
 
-def print_lists(title: str, tables: list[pl.DataFrame]) -> None:
-    """Print tables of the same columns as one; ids are printed without formatting."""
+def lists_table(title: str, tables: list[pl.DataFrame]) -> Table:
+    """Return tables of the same columns as one; ids are not formatted."""
     rows = [
         [str(cell) if name.endswith("_id") else cell for name, cell in row.items()]
         for table in tables
         for row in table.iter_rows(named=True)
     ]
-    output.print_table(title, tables[0].columns, rows)
+    return output.values_table(title, tables[0].columns, rows)

@@ -20,7 +20,7 @@ _SHOWN = 12
 
 @runs.command("list")
 def list_runs(
-    model: str | None = None, dataset: str | None = None, as_json: options.JsonFlag = False
+    model: str | None = None, dataset: str | None = None, *, answer: output.Answer
 ) -> None:
     """List stored runs with their validation metric.
 
@@ -35,8 +35,8 @@ def list_runs(
 
     kept = _store()
     rows = _listed_runs(kept, model, dataset)
-    if as_json:
-        output.print_json([kept.read(row["key"]).to_dict() for row in rows])
+    if answer.as_json:
+        answer.show([kept.read(row["key"]).to_dict() for row in rows])
         return
     cells = [
         (row["key"][:_SHOWN], *(row[name] for name in COLUMNS[:-1]), row["written"][:19])
@@ -56,7 +56,7 @@ def list_runs(
 @runs.command()
 def show(
     key: Annotated[str, typer.Argument(help="Key of a run, or the beginning of one.")],
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Show one stored run: data, settings, metrics, times and validation curve.
 
@@ -65,23 +65,24 @@ def show(
     kept = _store()
     entry = kept.read(kept.one_key(key))
     facts, result = entry.to_dict(), entry.result
-    if as_json:
-        output.print_json(facts)
-        return
     nested = ("key", "cell", "parameters", "curve", "evaluation")
     about = {name: value for name, value in facts.items() if name not in nested}
     run = {"kind": entry.cell["kind"], **entry.cell["rules"], "data": entry.cell["data"]}
-    output.print_facts(f"Run {entry.key}", about | run)
-    output.print_facts("Settings", result.parameters or entry.cell["settings"])
+    tables = [
+        output.facts_table(f"Run {entry.key}", about | run),
+        output.facts_table("Settings", result.parameters or entry.cell["settings"]),
+    ]
     if result.evaluation is not None:
         metrics = result.evaluation.metrics.items()
         rows = [(name, f"{found.mean:.4f}", f"{found.se:.4f}") for name, found in metrics]
         title = f"Figures, {result.evaluation.users:,} users"
-        output.print_table(title, ("metric", "mean", "se (users)"), rows)
+        tables.append(output.values_table(title, ("metric", "mean", "se (users)"), rows))
     validated = [step for step in result.curve if step["metric"] is not None]
     if validated:
         rows = [(step["epoch"], step["loss"], f"{step['metric']:.4f}") for step in validated]
-        output.print_table("Validation curve", ("epoch", "loss", "metric"), rows)
+        columns = ("epoch", "loss", "metric")
+        tables.append(output.values_table("Validation curve", columns, rows))
+    answer.show(facts, *tables)
 
 
 @runs.command("rm")
@@ -90,7 +91,8 @@ def remove(
     model: Annotated[str | None, typer.Option("--all-of")] = None,
     dataset: Annotated[str | None, typer.Option("--all-on")] = None,
     yes: bool = False,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Remove stored runs, by keys or by model and data.
 
@@ -119,10 +121,7 @@ def remove(
         )
     for key in chosen:
         kept.remove(key)
-    if as_json:
-        output.print_json({"removed": chosen})
-    else:
-        typer.echo(f"Removed {counted(len(chosen), 'stored run')}.")
+    answer.show({"removed": chosen}, f"Removed {counted(len(chosen), 'stored run')}.")
 
 
 def _store() -> Store:

@@ -107,7 +107,8 @@ def refresh(
     force: bool = False,
     back_to: int | None = None,
     keep_days: Annotated[float | None, typer.Option(min=0)] = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Retrain a saved model with the collected events.
 
@@ -136,7 +137,7 @@ def refresh(
         from transcf.serving.events import EventStore, events_url
     if back_to is not None:
         refreshing.back_to(versions, back_to)
-        output.print_facts(f"Version {back_to} of {folder} is served", {"served": back_to}, as_json)
+        answer.show_facts(f"Version {back_to} of {folder} is served", {"served": back_to})
         return
     with closing(EventStore(events_url(folder, events))) as store:
         done = refreshing.refresh(
@@ -147,10 +148,10 @@ def refresh(
             f"{done.skipped:,} events were skipped: `transcf events list {folder} --invalid` says "
             "why, `transcf events delete` removes them."
         )
-    output.print_facts(done.title(folder), asdict(done), as_json)
+    answer.show_facts(done.title(folder), asdict(done))
 
 
-def export(folder: options.ModelDir, to: str, out: str, as_json: options.JsonFlag = False) -> None:
+def export(folder: options.ModelDir, to: str, out: str, answer: output.Answer) -> None:
     """Export the vectors of a saved model.
 
     The largest inner products are the recommended items. TransCFMixture has one vector for each
@@ -172,7 +173,7 @@ def export(folder: options.ModelDir, to: str, out: str, as_json: options.JsonFla
             "postgresql://user:password@host/database, and the others a path."
         )
     done = asdict(getattr(exports, f"export_{to}")(options.open_model(folder), out))
-    output.print_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done}, as_json)
+    answer.show_facts(f"Exported {folder}", {"model": str(folder), "to": to, **done})
 
 
 events = options.CommandGroup(help="List and delete the events that a service has stored.")
@@ -194,7 +195,8 @@ def list_events(
     events: _Events = None,
     invalid: bool = False,
     last: options.Count = 50,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """List stored events, oldest first, with what is wrong with them.
 
@@ -217,12 +219,9 @@ def list_events(
     ]
     rows = [row for row in rows if row["invalid"] or not invalid]
     shown = rows[-last:]
-    if as_json:
-        output.print_json(shown)
-        return
     title = f"{len(shown):,} of {len(rows):,} events"
     cells = [[None if cell is None else str(cell) for cell in row.values()] for row in shown]
-    output.print_table(title, (*columns, "invalid"), cells)
+    answer.show(shown, output.values_table(title, (*columns, "invalid"), cells))
 
 
 @events.command()
@@ -230,7 +229,8 @@ def delete(
     folder: options.ModelDir,
     numbers: Annotated[list[int], typer.Argument(metavar="NUMBER...", help="Event numbers.")],
     events: _Events = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Delete events by number. A running service forgets them.
 
@@ -242,7 +242,7 @@ def delete(
         if missing:
             raise ParameterError(f"There is no event {missing[0]}: nothing was deleted.")
         deleted = store.delete(numbers)
-    output.print_facts("Deleted events", {"deleted": deleted}, as_json)
+    answer.show_facts("Deleted events", {"deleted": deleted})
 
 
 @events.command()
@@ -250,7 +250,8 @@ def prune(
     folder: options.ModelDir,
     days: Annotated[float, typer.Argument(min=0, help="Age in days.")],
     events: _Events = None,
-    as_json: options.JsonFlag = False,
+    *,
+    answer: output.Answer,
 ) -> None:
     """Delete events older than DAYS that the served version has learned from.
 
@@ -264,4 +265,4 @@ def prune(
 
         older_than = time.time() - 86_400 * days
         deleted = store.delete_learned(report.get(EVENTS_AFTER, 0), older_than)
-    output.print_facts("Deleted events", {"deleted": deleted}, as_json)
+    answer.show_facts("Deleted events", {"deleted": deleted})

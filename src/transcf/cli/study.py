@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from transcf.cli import options, output
-from transcf.cli.analyze import print_analyses
 from transcf.errors import ParameterError, check_word
 from transcf.interrupts import advise
 
 if TYPE_CHECKING:
     from transcf.experiments.results import Comparison, Results
     from transcf.experiments.study import Study
+    from transcf.tables import Table
 
 _Datasets: TypeAlias = Annotated[
     str | None, typer.Option(help="Only these of its datasets, separated by commas.")
@@ -45,7 +45,7 @@ def study(
     *,
     workers: options.Workers = None,
     out: _OutFiles = None,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Run a study of several datasets, models and seeds.
 
@@ -59,10 +59,15 @@ def study(
 
     Example: transcf study my-study.toml --workers 2 --out report.html --out results.json
     """
-    from transcf.experiments.study import load_study
+    from transcf.experiments.study import available_studies, load_study, study_example
 
     if name is None:
-        _print_studies(as_json)
+        names, example = available_studies(), study_example()
+        answer.show(
+            {"studies": names, "format": example},
+            f"Studies of the library: {', '.join(names)}.\n",
+            f"A study of your own is a TOML file:\n\n{example.rstrip()}",
+        )
         return
     plan = load_study(name).only(options.split_names(datasets), options.split_names(models))
     if not any(plan.under(protocol, data) for data, protocol in plan.tables()):
@@ -70,7 +75,7 @@ def study(
             f"{name} runs none of these models on these datasets: choose other ones, or leave out "
             "--models or --datasets."
         )
-    _run(plan, name, options.command_line(context), workers, out or [], as_json)
+    _run(plan, name, options.command_line(context), workers, out or [], answer)
 
 
 def reproduce(
@@ -83,7 +88,7 @@ def reproduce(
     *,
     workers: options.Workers = None,
     out: _OutFiles = None,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Compute the tables of the TransCF paper.
 
@@ -110,7 +115,7 @@ def reproduce(
     check_word("TABLE", table, (*TABLES, "analysis", "all"))
     folder, selected = (out[0] if out else None), options.split_names(datasets)
     if table == "all":
-        if datasets or models or as_json or folder is None or folder.suffix:
+        if datasets or models or answer.as_json or folder is None or folder.suffix:
             raise ParameterError(
                 "`reproduce all` takes no --datasets, --models and --json: name a folder for all "
                 "results (--out FOLDER)."
@@ -125,9 +130,9 @@ def reproduce(
         only = {"models": options.split_names(models), "protocols": options.split_names(protocols)}
         plan = load_table(name, budget, datasets=selected, **only)
         shape = partial(with_shape, plan)
-        _run(plan, f"reproduce-{name}", command, workers, paths, as_json, shape, budget=budget)
+        _run(plan, f"reproduce-{name}", command, workers, paths, answer, shape, budget=budget)
     if table in ("all", "analysis"):
-        _reproduce_analysis(selected, budget, folder, as_json)
+        _reproduce_analysis(selected, budget, folder, answer)
 
 
 def _run(
@@ -136,7 +141,7 @@ def _run(
     command: str,
     workers: str | None,
     out: list[Path],
-    as_json: bool,
+    answer: output.Answer,
     completed: Callable[[Comparison], Comparison] = lambda table: table,
     **more: str,
 ) -> None:
@@ -169,51 +174,37 @@ def _run(
         for path in (one for one in out if one.suffix == ".json"):
             results(tables).write(path)
 
-    with output.show_steps(total, "models") as steps, sharing:
+    with output.Steps(total, "models") as steps, sharing:
         found = run_study(plan, steps.report, store, keep)
     if not any(comparison.runs for comparison in found):
         raise next(iter(found[0].failures.values()))
     done = results([completed(comparison) for comparison in found])
-    if as_json:
-        output.print_json(done.to_dict())
-    else:
-        _print_results(plan, done)
+    answer.show(done.to_dict(), *_tables_of(plan, done))
     output.write_outputs(done, out, Path(name).stem)
     if any(comparison.is_interrupted for comparison in found):
         output.end_interrupted(": the same command goes on.")
 
 
-def _print_studies(as_json: bool) -> None:
-    from transcf.experiments.study import available_studies, study_example
-
-    names, example = available_studies(), study_example()
-    if as_json:
-        output.print_json({"studies": names, "format": example})
-        return
-    typer.echo(f"Studies of the library: {', '.join(names)}.\n")
-    typer.echo(f"A study of your own is a TOML file:\n\n{example}", nl=False)
-
-
-def _print_results(plan: Study, results: Results) -> None:
-    """Print a table for each dataset and protocol, paired tests, and published values."""
+def _tables_of(plan: Study, results: Results) -> Iterator[Table]:
+    """Yield a table for each dataset and protocol, paired tests, and published values."""
     from transcf.experiments.report import metrics_table, published_table
 
     for comparison in results.tables:
         table = metrics_table(comparison, plan.metrics)
-        output.print_result(replace(table, title=f"{plan.title}: {table.title}"))
+        yield replace(table, title=f"{plan.title}: {table.title}")
         if plan.paired_tests and len(comparison.tests):
             tests = comparison.tests
-            output.print_table(f"Paired tests of {plan.paired_tests}", tests.columns, tests.rows())
+            title = f"Paired tests of {plan.paired_tests}"
+            yield output.values_table(title, tests.columns, tests.rows())
         if "shape" in comparison.about:
-            output.print_facts(
-                f"Shape of the sweep on {comparison.dataset}", comparison.about["shape"]
-            )
+            title = f"Shape of the sweep on {comparison.dataset}"
+            yield output.facts_table(title, comparison.about["shape"])
     if (published := published_table(results)) is not None:
-        output.print_result(published)
+        yield published
 
 
 def _reproduce_analysis(
-    datasets: list[str] | None, budget: str, out: Path | None, as_json: bool
+    datasets: list[str] | None, budget: str, out: Path | None, answer: output.Answer
 ) -> None:
     from transcf.paper.reproduction import PLANS, check_datasets, reproduce
 
@@ -223,15 +214,13 @@ def _reproduce_analysis(
         advise("the same command continues")
     kept = None if out is None else out / "models"
     found = []
-    with output.show_steps(len(names), "datasets") as steps:
+    with output.Steps(len(names), "datasets") as steps:
         for name in steps.counted(names):
             done = reproduce(name, budget, models=kept, on_progress=steps.report)
             found.append(done)
             if out is not None:
                 done.write(out)
-    if as_json:
-        output.print_json({"datasets": [each.to_dict() for each in found]})
-        return
-    for each in found:
-        output.print_result(each.table)
-        print_analyses(each.analyses, {})
+    tables = [
+        table for each in found for table in (each.table, *(one.table for one in each.analyses))
+    ]
+    answer.show({"datasets": [each.to_dict() for each in found]}, *tables)

@@ -30,7 +30,7 @@ def tune(
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
     workers: options.Workers = None,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Search for the best settings of a model on validation data.
 
@@ -70,11 +70,8 @@ def tune(
         )  # fmt: skip
     if found.is_interrupted and not found.count("complete"):
         raise KeyboardInterrupt
-    if as_json:
-        output.print_json({"dataset": data, **found.to_dict()})
-    else:
-        title = f"{found.model} on {data}: the best of {len(found.trials)} settings"
-        output.print_facts(title, found.facts())
+    title = f"{found.model} on {data}: the best of {len(found.trials)} settings"
+    answer.show({"dataset": data, **found.to_dict()}, output.facts_table(title, found.facts()))
     if out is not None:
         written = [found.config().write(out / "best.toml" if is_folder else out)]
         output.note_written([*written, *(found.write_plots(out) if is_folder else [])])
@@ -85,7 +82,7 @@ def tune(
 @contextmanager
 def _show_progress(total: int) -> Iterator[Callable[[Tuning], None]]:
     is_first = True
-    with output.show_steps(total, "trials") as steps:
+    with output.Steps(total, "trials") as steps:
 
         def report(known: Tuning) -> None:
             nonlocal is_first
@@ -107,7 +104,7 @@ def auto(
     reading: options.ReadingOptions,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
-    as_json: options.JsonFlag = False,
+    answer: output.Answer,
 ) -> None:
     """Find the best model for DATA within a time limit, and save it.
 
@@ -126,9 +123,9 @@ def auto(
     """
     from transcf.experiments.auto_report import report_paths
 
-    store = options.open_store()
+    place, store = out.absolute(), options.open_store()  # "." is another folder once replaced
     total = round(max(0.0, min(1e9, 60 * minutes)))  # also of no number, which is refused below
-    with output.show_steps(total, "seconds") as steps:
+    with output.Steps(total, "seconds") as steps:
         found = transcf.auto(
             data,
             minutes,
@@ -141,10 +138,7 @@ def auto(
             on_read=output.note_reading,
             **reading.keywords(),
         )
-    if as_json:
-        output.print_json(found.report)
-    else:
-        output.print_result(found.table())
-    output.note_written([out, *report_paths(out)])
+    answer.show(found.report, found.table())
+    output.note_written([place, *report_paths(place)])
     if found.report["interrupted"]:
         output.end_interrupted(": this is the best model so far; the same command goes on.")

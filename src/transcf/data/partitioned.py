@@ -26,7 +26,7 @@ from polars.exceptions import PanicException, PolarsError
 
 from transcf.data import files, filters, validate
 from transcf.data.atomic import atomic_write_dir, check_free
-from transcf.data.csr import offsets
+from transcf.data.csr import Csr, Histories, offsets
 from transcf.data.ids import IdMap, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.readers import Reading
@@ -56,8 +56,8 @@ def is_partitioned(folder: Path) -> bool:
     return (folder / _MANIFEST).is_file()
 
 
-def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = _PARTS) -> PartitionedLog:
-    """Open a folder that `prepare_parts` wrote, or some parts of its split; no event is read yet.
+def open_parts(folder: str | PathLike[str]) -> PartitionedLog:
+    """Open a folder that `prepare_parts` wrote; no event is read yet.
 
     Raises:
         DataError: It is none, or its manifest is damaged or of another version.
@@ -68,7 +68,7 @@ def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = _PARTS) -> 
     try:
         manifest = json.loads((path / _MANIFEST).read_bytes())
         if manifest["version"] == _VERSION:
-            return PartitionedLog(path, manifest, parts)
+            return PartitionedLog(path, manifest, _PARTS)
     except (OSError, KeyError, ValueError, TypeError) as problem:
         raise _damaged(path / _MANIFEST) from problem
     raise DataError(
@@ -80,8 +80,8 @@ def open_parts(folder: str | PathLike[str], parts: tuple[str, ...] = _PARTS) -> 
 class PartitionedLog:
     """A log on disk, or some parts of its split. It keeps ids and counts in memory.
 
-    Models that train in rounds learn from it on a cluster, each worker from its own users. All
-    others use `read()`, which returns all of its events in memory.
+    Models that train in rounds learn on a cluster from `by_user` or `histories`. All others use
+    `read()`, which returns all of its events in memory.
 
     Example:
         >>> from transcf import synthesize
@@ -101,10 +101,6 @@ class PartitionedLog:
         self.whole_report = Report.from_list(manifest["report"])  # and the sizes of the parts
         self.how = str(manifest["recipe"]["how"])  # it was split, in words
         self._files, self._times_are_dates = manifest["files"], bool(manifest["times_are_dates"])
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path alone: workers read what they need."""
-        return open_parts, (self.folder, self.parts)
 
     def __len__(self) -> int:
         return int(self.user_counts.sum())
@@ -170,45 +166,36 @@ class PartitionedLog:
         recipe = self._manifest["recipe"]
         return Split(train, validation, test, recipe=recipe, report=self.whole_report)
 
+    @cached_property
+    def by_user(self) -> Csr:
+        """Items of each user, 4 bytes per event."""
+        items = np.concatenate([part.item_rows for part in self.partitions()])
+        return Csr(offsets(self.user_counts), items, self.n_items)
+
+    @cached_property
+    def histories(self) -> Histories:
+        """Items of each user, oldest first, 4 bytes per event."""
+        items = np.concatenate([part.histories.items for part in self.partitions()])
+        return Histories(offsets(self.user_counts), items, self.n_items)
+
+    def partitions(self) -> Iterator[Interactions]:
+        """Read the events a partition at a time; ids are the rows of users and items."""
+        items = IdMap(pl.int_range(self.n_items, dtype=pl.Int64, eager=True))
+        for (first, end), events in zip(pairwise(self._starts), self._tables(), strict=True):
+            users = IdMap(pl.int_range(first, end, dtype=pl.Int64, eager=True))
+            yield self._interactions(events, users, items, first=first)
+
     def read(self) -> Interactions:
         """Return the log with all of its events in memory."""
-        events = pl.concat([table for *_, table in self._events(0, self.n_users)])
         categories = self._table(_CATEGORIES) if _CATEGORIES in self._files else None
         more: dict[str, Any] = {"report": self.report, "categories": categories}
-        return self._interactions(events, self.users, self.items, **more)
+        return self._interactions(pl.concat(self._tables()), self.users, self.items, **more)
 
-    def partitions(self, first: int = 0, end: int | None = None) -> Iterator[Interactions]:
-        """Read the events of the users first..end-1, a partition at a time.
-
-        The ids of users and items are their rows, so that workers need not read the ids.
-        """
-        items = IdMap(pl.int_range(self.n_items, dtype=pl.Int64, eager=True))
-        for begin, stop, events in self._events(first, self.n_users if end is None else end):
-            users = IdMap(pl.int_range(begin, stop, dtype=pl.Int64, eager=True))
-            yield self._interactions(events, users, items, first=begin)
-
-    def item_lists(
-        self, first: int = 0, end: int | None = None, *, in_order: bool = False
-    ) -> tuple[Counts, Rows]:
-        """Return where the items of the users first..end-1 begin, and the rows of the items.
-
-        The items of a user are in the order of rows, or in that of events with `in_order`.
-        """
-        indptr, at = offsets(self.user_counts[first:end]), 0
-        items = np.empty(int(indptr[-1]), np.int32)
-        for part in self.partitions(first, end):
-            items[at : at + len(part)] = part.histories.items if in_order else part.item_rows
-            at += len(part)
-        return indptr, items
-
-    def _events(self, first: int, end: int) -> Iterator[tuple[int, int, pl.DataFrame]]:
-        """Yield a range of users and their events, for each partition of the users first..end-1."""
+    def _tables(self) -> Iterator[pl.DataFrame]:
+        """Read the events of the chosen parts of each partition."""
         wanted = pl.col("part").is_in([_PARTS.index(part) for part in self.parts])
-        for number, (start, stop) in enumerate(pairwise(self._starts)):
-            begin, until = max(first, start), min(end, stop)
-            if begin < until:
-                in_range = pl.col("user").is_between(begin, until - 1)
-                yield begin, until, self._table(_PARTITION.format(number)).filter(wanted & in_range)
+        for number in range(self.n_partitions):
+            yield self._table(_PARTITION.format(number)).filter(wanted)
 
     def _interactions(
         self, events: pl.DataFrame, users: IdMap, items: IdMap, first: int = 0, **more: Any

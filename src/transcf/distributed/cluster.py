@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ T = TypeVar("T")
 #: A cluster that is started here cannot be reached from the network.
 LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
+_QUIET = {"log_to_driver": False, "logging_level": "error"}
 #: Attempts to start Ray, which may time out on a busy machine.
 _STARTS = 3
 #: Times that a call is repeated whose worker was lost.
@@ -85,8 +86,7 @@ class Cluster:
         from transcf.experiments.workers import Workers
 
         threads = self.threads_for(self.workers)
-        with closing(Session(self.address, self.workers * threads)) as session:
-            ray = session.ray
+        with connected(self.address, self.workers * threads) as ray:
             nodes = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
             size = min(self.workers, sum(int(cpus // threads) for cpus in nodes))
             if size < self.workers:
@@ -124,72 +124,66 @@ def import_ray() -> Any:
     return ray
 
 
-class Session:
-    """A connection to Ray, opened at once; `ray` is the library.
+@contextmanager
+def connected(address: str | None, processors: int) -> Iterator[Any]:
+    """Connect to Ray for the length of the block, and yield the library.
 
-    `processors` are those of a cluster that is started here. An `UnsupportedError` says that there
-    is no cluster at the address, or that this process is connected to another one.
+    Without an address and an earlier connection, a cluster with so many processors is started here,
+    and ended with the block. An `UnsupportedError` says that there is no cluster at the address, or
+    that this process is connected to another one.
     """
-
-    def __init__(self, address: str | None, processors: int) -> None:
-        self.ray = import_ray()
-        self._is_own = not self.ray.is_initialized()
-        if not self._is_own:
-            self._check_connected(address)
-            return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
-        quiet = {"log_to_driver": False, "logging_level": "error"}
-        if address is None:
-            self._start_here(processors, quiet)
-            return
-        try:
-            _check_answers(address)
-            self.ray.init(address=address, **quiet)
-        except Exception as problem:
-            raise UnsupportedError(
-                f"There is no Ray cluster at {address!r} ({problem}): start one there "
-                "(`ray start --head`), or leave the address out."
-            ) from problem
-
-    def close(self) -> None:
-        """Disconnect, and end the cluster if it was started here."""
-        if self._is_own and self.ray.is_initialized():
-            self.ray.shutdown()
-
-    def _start_here(self, processors: int, quiet: Mapping[str, Any]) -> None:
-        for attempt in range(1, _STARTS + 1):
-            try:
-                self.ray.init(
-                    address="local",
-                    num_cpus=processors,
-                    include_dashboard=False,
-                    _node_ip_address=LOOPBACK,
-                    **quiet,
-                )
-                return
-            except Exception as problem:  # Ray raises nothing more specific
-                self.ray.shutdown()
-                if attempt == _STARTS:
-                    raise UnsupportedError(
-                        f"Ray does not start on this machine ({problem}): see its log in /tmp/ray, "
-                        "or train without a cluster."
-                    ) from problem
-
-    def _check_connected(self, address: str | None) -> None:
-        """Refuse another cluster than the one that this process is connected to."""
-        known = self.ray.get_runtime_context().gcs_address
+    ray = import_ray()
+    if ray.is_initialized():
+        known = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", known):
             raise UnsupportedError(
                 f"This process is connected to the Ray cluster at {known}, not to {address}: leave "
                 "the address out, or call ray.shutdown() before."
             )
+        yield ray
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves the machine
+    if address is None:
+        _start(ray, processors)
+    else:
+        _join(ray, address)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
-    """Raise an `OSError` if nothing listens at host:port, which Ray would wait minutes for."""
+def _start(ray: Any, processors: int) -> None:
+    for attempt in range(1, _STARTS + 1):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=processors,
+                include_dashboard=False,
+                _node_ip_address=LOOPBACK,
+                **_QUIET,
+            )
+            return
+        except Exception as problem:  # Ray raises nothing more specific
+            ray.shutdown()
+            if attempt == _STARTS:
+                raise UnsupportedError(
+                    f"Ray does not start on this machine ({problem}): see its log in /tmp/ray, or "
+                    "train without a cluster."
+                ) from problem
+
+
+def _join(ray: Any, address: str) -> None:
     host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    try:
+        if host and port.isdigit() and "/" not in host:  # else Ray would wait for minutes
+            socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        ray.init(address=address, **_QUIET)
+    except Exception as problem:
+        raise UnsupportedError(
+            f"There is no Ray cluster at {address!r} ({problem}): start one there (`ray start "
+            "--head`), or leave the address out."
+        ) from problem
 
 
 def do(work: Callable[..., T], threads: int, shared: Iterable[Any], more: Iterable[Any]) -> T:

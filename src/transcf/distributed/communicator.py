@@ -21,7 +21,7 @@ from transcf.kernels import Array
 from transcf.kernels.neighborhood import average_users
 from transcf.kernels.rounds import PackedRows, Rounds
 from transcf.kernels.sampling import Strata
-from transcf.models.communicator import Communicator, Progress, RunRounds
+from transcf.models.communicator import Communicator, RunRounds
 
 #: Where the first worker listens: host and port.
 Address: TypeAlias = tuple[str, int]
@@ -154,7 +154,6 @@ class RayCommunicator(Communicator):
             run(now._replace(low=middle))
             if not middle:  # one group is the first and the last
                 send(r)
-            self.progress = Progress(r + 1, n_blocks, "rounds")
         holders = [_holder(number, n_blocks, self.shares, rounds) for number in range(n_blocks)]
         self._share(
             [

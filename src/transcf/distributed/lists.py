@@ -28,9 +28,6 @@ PLAN = "parts.json"
 PART_USERS = 5_000
 #: Largest number of users whose lists are computed at once.
 _RUN_USERS = 2**16
-#: Events of a run for each item, where a model computes something for all of a run: enough that
-#: this is a small part of the work.
-_RUN_EVENTS_OF_AN_ITEM = 64
 
 
 def recommend_all(
@@ -41,7 +38,6 @@ def recommend_all(
     cluster: Cluster,
     exclude_seen: bool = True,
     part_users: int = PART_USERS,
-    progress: bool | None = None,
 ) -> Path:
     """Write the table of `recommend` for all users of a saved model, part by part.
 
@@ -59,15 +55,17 @@ def recommend_all(
     missing = [number for number in range(n_parts) if not _place(out, number).exists()]
     if not missing:
         return out
-    length = _run_length(learned, len(missing), n_parts, part_users, cluster.workers)
+    longest = 1
+    if learned._block_users() is not None:  # it computes something for all users of a call
+        longest = max(1, min(-(-len(missing) // cluster.workers), _RUN_USERS // part_users))
     del learned  # workers have their own
     lists = (model, signature, out, part_users, k, Filters(exclude_seen=exclude_seen))
     done = n_parts - len(missing)
     with (
-        ProgressBar("Lists of all users", n_parts, "parts", progress) as bar,
+        ProgressBar("Lists of all users", n_parts, "parts") as bar,
         cluster.open_workers(_write_parts, *lists) as workers,
     ):
-        for call in [workers.submit(run) for run in _runs(missing, length)]:
+        for call in [workers.submit(run) for run in _runs(missing, longest)]:
             done += call.result()
             bar.show(done)
     _tidy(out)
@@ -81,22 +79,6 @@ def _place(out: Path, number: int) -> Path:
 def _signature(model: Path) -> str:
     """Return what tells models apart: `model.json` has the checksums of all other files."""
     return hashlib.sha256((model / NAME).read_bytes()).hexdigest()
-
-
-def _run_length(
-    learned: FittedScorer, missing: int, n_parts: int, part_users: int, workers: int
-) -> int:
-    """Return how many consecutive parts are computed at once.
-
-    One for most models. Some compute something for all users of a call, such as a table of all
-    pairs of items, which pays with more users.
-    """
-    known = learned.known
-    if learned._block_users() is None:
-        return 1
-    events = len(known.seen.indices) * missing // n_parts
-    runs = max(1, events // (_RUN_EVENTS_OF_AN_ITEM * len(known.items) * workers)) * workers
-    return max(1, min(-(-missing // runs), _RUN_USERS // part_users))
 
 
 def _runs(missing: Sequence[int], longest: int) -> list[list[int]]:

@@ -8,27 +8,24 @@ machines; a run with a lost worker continues from there with new workers.
 from __future__ import annotations
 
 import math
-import secrets
 import socket
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial
-from pathlib import Path
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from transcf.data.report import counted
-from transcf.distributed.cluster import Cluster, Session, import_ray
+from transcf.distributed.cluster import Cluster, connected, import_ray
 from transcf.distributed.communicator import Address, RayCommunicator, connect, import_gloo
 from transcf.errors import TransCFError
 from transcf.io.tensors import Arrays
 from transcf.kernels import unlocked
-from transcf.models.checkpoint import PART, PartFile, write_part
-from transcf.models.communicator import Communicator, Progress
 from transcf.models.training import EpochStats
 from transcf.parallel import use_threads
 
@@ -36,8 +33,6 @@ T = TypeVar("T")
 
 #: How often workers may be lost in one step before the run gives up.
 _ATTEMPTS = 3
-#: Seconds between two looks at the progress of an epoch.
-_LOOK_SECONDS = 1.0
 
 
 class LostWorkersError(TransCFError):
@@ -48,15 +43,15 @@ class LostWorkersError(TransCFError):
 
 
 class EpochReport(NamedTuple):
-    """An epoch of one worker: its time, seconds of it spent waiting for others, and bytes sent.
+    """An epoch of one worker.
 
-    Loss and samples are those of all workers; the loss is NaN if a tensor of this worker is not
-    finite.
+    Loss and samples are those of all workers; the loss is NaN if a tensor that this worker keeps is
+    not finite.
     """
 
     loss: float
     samples: int
-    seconds: float
+    working: float  # seconds without those spent waiting for others
     waited: float
     sent_bytes: int
 
@@ -67,7 +62,6 @@ class Worker:
     def __init__(self) -> None:
         self._host = import_ray().util.get_node_ip_address()
         self._listener: socket.socket | None = None
-        self._comm = Communicator()
 
     def listen(self) -> Address:
         """Listen for the other workers; called in the first one only."""
@@ -77,7 +71,7 @@ class Worker:
     def begin(
         self,
         address: Address,
-        number: int,
+        rank: int,
         shares: Sequence[int],
         threads: int,
         solver: Any,
@@ -91,38 +85,26 @@ class Worker:
         """
         self._threads = use_threads(threads)
         self._threads.__enter__()  # for as long as the process lives
-        group = connect(address, number, len(shares) - 1, self._host, self._listener)
+        group = connect(address, rank, len(shares) - 1, self._host, self._listener)
         self._comm = RayCommunicator(group, shares)
-        own = problem() if callable(problem) else _for_kernels(problem)
-        self._solver = solver(own, settings, layout=_for_kernels(layout), comm=self._comm)
+        problem, layout = _for_kernels(problem), _for_kernels(layout)
+        self._solver = solver(problem, settings, layout=layout, comm=self._comm)
 
-    def load(self, users: Arrays, *shared: Arrays) -> None:
-        """Continue from tensors of the own users, and from those of all workers in parts."""
-        self._solver.load_tensors(users | join_rows(shared))
+    def load(self, own: Arrays, first: Arrays) -> None:
+        """Continue from what this worker and the first one have kept."""
+        self._solver.load_tensors(first | own)
 
-    def run_epoch(self, number: int) -> tuple[EpochReport, Arrays, Arrays]:
-        """Train one epoch; return a report and this worker's part of the tensors."""
+    def run_epoch(self, number: int) -> tuple[EpochReport, Arrays]:
+        """Train one epoch; return a report and the tensors that this worker keeps."""
         comm = self._comm
         started, waited, sent = time.perf_counter(), comm.waited, comm.sent_bytes
         stats = self._solver.run_epoch(number)
-        users, shared = own_part(self._solver.tensors(), slice(None), comm.rank, comm.world_size)
-        is_finite = all(np.isfinite(tensor).all() for tensor in (users | shared).values())
-        report = EpochReport(
-            loss=stats.loss if is_finite else math.nan,
-            samples=stats.samples,
-            seconds=time.perf_counter() - started,
-            waited=comm.waited - waited,
-            sent_bytes=comm.sent_bytes - sent,
-        )
-        return report, users, shared
-
-    def progress(self) -> Progress:
-        """Return the progress of the epoch; called by another thread."""
-        return self._comm.progress
-
-    def write(self, path: Path, users: Arrays, shared: Arrays) -> PartFile:
-        """Write a part of a checkpoint."""
-        return write_part(path, users | shared)
+        kept = kept_by(comm.rank, self._solver.tensors(), slice(None))
+        is_finite = all(np.isfinite(tensor).all() for tensor in kept.values())
+        waited = comm.waited - waited
+        working = time.perf_counter() - started - waited
+        loss = stats.loss if is_finite else math.nan
+        return EpochReport(loss, stats.samples, working, waited, comm.sent_bytes - sent), kept
 
 
 def _for_kernels(value: Any) -> Any:
@@ -137,7 +119,7 @@ def _for_kernels(value: Any) -> Any:
     return value
 
 
-# -- parts of tensors ------------------------------------------------------------------------------
+# -- in the driver ---------------------------------------------------------------------------------
 
 
 def is_of_users(name: str) -> bool:
@@ -145,42 +127,30 @@ def is_of_users(name: str) -> bool:
     return name.startswith("user_vectors")
 
 
-def own_part(tensors: Arrays, users: slice, number: int, size: int) -> tuple[Arrays, Arrays]:
-    """Return the part of the tensors that one of several workers keeps.
-
-    These are the rows of its users, and an equal share of the rows of all other tensors.
-    """
-    own, shared = Arrays(), Arrays()
-    for name, tensor in tensors.items():
-        if is_of_users(name):
-            own[name] = tensor[users]
-        else:
-            shared[name] = tensor[len(tensor) * number // size : len(tensor) * (number + 1) // size]
-    return own, shared
-
-
-def join_rows(parts: Sequence[Arrays]) -> Arrays:
-    """Concatenate tensors that were divided by rows."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-# -- in the driver ---------------------------------------------------------------------------------
+def kept_by(rank: int, tensors: Arrays, users: slice) -> Arrays:
+    """Return what a worker keeps: the rows of its users and, if it is the first, all others."""
+    return {
+        name: tensor[users] if is_of_users(name) else tensor
+        for name, tensor in tensors.items()
+        if is_of_users(name) or rank == 0
+    }
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """References to tensors in Ray's object store by worker; see `models.training.State`."""
+    """References to what each worker has kept, in Ray's object store."""
 
-    users: tuple[Any, ...]
-    shared: tuple[Any, ...]
-    writer: Callable[[State, Path], list[PartFile]]
-    _written: dict[Path, list[PartFile]] = field(default_factory=dict)
+    kept: Sequence[Any]
+    get: Callable[[Sequence[Any]], list[Arrays]]
 
-    def write(self, folder: Path) -> list[PartFile]:
-        """Write it in parts, once."""
-        if folder not in self._written:
-            self._written[folder] = self.writer(self, folder)
-        return self._written[folder]
+    def tensors(self) -> Arrays:
+        """Return the tensors of all users and items."""
+        kept = self.get(self.kept)
+        return kept[0] | {
+            name: np.concatenate([part[name] for part in kept])
+            for name in kept[0]
+            if is_of_users(name)
+        }
 
 
 class DistributedTraining:
@@ -199,7 +169,6 @@ class DistributedTraining:
                 stacklevel=2,
             )
         self._restarts, self._reports = 0, list[list[EpochReport]]()
-        self._show: Callable[[str], None] | None = None
         self._threads = cluster.threads_for(workers)
         shares = share_out(np.diff(problem.user_indptr), layout.groups, workers)
         self._cuts = [int(layout.groups[g]) for g in shares]
@@ -208,8 +177,9 @@ class DistributedTraining:
             (number, *fixed, *shard_of(problem, layout, shares, number))
             for number in range(workers)
         ]
-        self._session = Session(cluster.address, workers * self._threads)
         self._actors: list[Any] = []
+        self._opened = ExitStack()
+        self._ray = self._opened.enter_context(connected(cluster.address, workers * self._threads))
         try:
             import_gloo()  # here rather than in each worker, where Ray would wrap the error
             self._state = self._put(solver(problem, settings).tensors())
@@ -220,11 +190,7 @@ class DistributedTraining:
 
     def tensors(self) -> Arrays:
         """Return the tensors of all users and items."""
-        found: Arrays = {}
-        for parts in (self._state.users, self._state.shared):
-            get = partial(self._session.ray.get, list(parts))
-            found |= join_rows(self._retry(get, "with what they had"))
-        return found
+        return self._state.tensors()
 
     def load_tensors(self, tensors: Arrays) -> None:
         """Continue from tensors of all users and items."""
@@ -242,71 +208,47 @@ class DistributedTraining:
     def run_epoch(self, number: int) -> EpochStats:
         """Train one epoch; when workers are lost, new ones repeat it from its beginning."""
 
-        def run() -> tuple[list[EpochReport], State]:
-            calls = [
-                worker.run_epoch.options(num_returns=3).remote(number) for worker in self._actors
-            ]
-            reports, users, shared = zip(*calls, strict=True)
-            return self._wait(reports), State(users, shared, self._write)
+        def run() -> tuple[list[EpochReport], Sequence[Any]]:
+            epochs = (worker.run_epoch.options(num_returns=2) for worker in self._actors)
+            reports, kept = zip(*(epoch.remote(number) for epoch in epochs), strict=True)
+            return self._wait(reports), kept
 
-        reports, self._state = self._retry(run, f"in epoch {number}")
+        reports, kept = self._retry(run, f"in epoch {number}")
+        self._state = State(kept, self._get)
         self._reports.append(reports)
         losses = [report.loss for report in reports]
         loss = math.nan if any(map(math.isnan, losses)) else losses[0]
-        working = [report.seconds - report.waited for report in reports]
-        slowest = int(np.argmax(working))
-        moved = sum(report.sent_bytes for report in reports) / 1e6
-        remark = f"{moved:,.0f} MB moved  slowest #{slowest} {working[slowest]:.1f} s"
-        return EpochStats(loss, reports[0].samples, remark)
-
-    def watch(self, show: Callable[[str], None]) -> None:
-        """Show the progress of the first worker from time to time."""
-        self._show = show
+        return EpochStats(loss, reports[0].samples)
 
     def facts(self) -> dict[str, Any]:
         """Return what the model card says of the cluster."""
-        slowest = [max(one.seconds - one.waited for one in epoch) for epoch in self._reports]
         reports = [report for epoch in self._reports for report in epoch]
+        slowest = sum(max(report.working for report in epoch) for epoch in self._reports)
         return {
             "workers": len(self._tasks),
             "threads_each": self._threads,
             "restarts": self._restarts,
             "sent_bytes": sum(report.sent_bytes for report in reports),
             "waited_seconds": round(sum(report.waited for report in reports), 3),
-            "slowest_worker_seconds": round(sum(slowest), 3),
+            "slowest_worker_seconds": round(slowest, 3),
         }
 
     def close(self) -> None:
         """End the workers, and the cluster if it was started here."""
         self._end()
-        self._session.close()
+        self._opened.close()
 
     def _put(self, tensors: Arrays) -> State:
-        put, size = self._session.ray.put, len(self._tasks)
-        parts = [
-            own_part(tensors, slice(*self._cuts[number : number + 2]), number, size)
-            for number in range(size)
-        ]
-        users, shared = zip(*parts, strict=True)
-        return State(tuple(map(put, users)), tuple(map(put, shared)), self._write)
+        users = [slice(*cut) for cut in pairwise(self._cuts)]
+        parts = [kept_by(rank, tensors, own) for rank, own in enumerate(users)]
+        return State([self._ray.put(part) for part in parts], self._get)
 
-    def _write(self, state: State, folder: Path) -> list[PartFile]:
-        name = folder.absolute() / f"{PART}{secrets.token_hex(4)}"
-
-        def write() -> list[PartFile]:
-            parts = zip(self._actors, state.users, state.shared, strict=True)
-            return self._wait(
-                [
-                    worker.write.remote(Path(f"{name}-{number:04}.safetensors"), users, shared)
-                    for number, (worker, users, shared) in enumerate(parts)
-                ]
-            )
-
-        return self._retry(write, "while they wrote a checkpoint")
+    def _get(self, kept: Sequence[Any]) -> list[Arrays]:
+        return self._retry(lambda: self._ray.get(list(kept)), "with what they had")
 
     def _start(self) -> None:
         self._end()
-        ray, n_workers = self._session.ray, len(self._tasks)
+        ray, n_workers = self._ray, len(self._tasks)
         wanted, found = n_workers * self._threads, ray.cluster_resources().get("CPU", 0)
         if found < wanted:
             warnings.warn(
@@ -314,8 +256,7 @@ class DistributedTraining:
                 f"{self._threads} threads each ask for {wanted}: the run waits for more.",
                 stacklevel=2,
             )
-        # One thread trains, another reports progress.
-        actor = ray.remote(num_cpus=self._threads, max_concurrency=2)(Worker)
+        actor = ray.remote(num_cpus=self._threads)(Worker)
         self._actors = [actor.remote() for _ in self._tasks]
         (address,) = self._wait([self._actors[0].listen.remote()])
         pairs = zip(self._actors, self._tasks, strict=True)
@@ -324,16 +265,16 @@ class DistributedTraining:
 
     def _end(self) -> None:
         for worker in self._actors:
-            self._session.ray.kill(worker)
+            self._ray.kill(worker)
         self._actors = []
 
     def _load(self) -> None:
-        pairs = zip(self._actors, self._state.users, strict=True)
-        self._wait([worker.load.remote(users, *self._state.shared) for worker, users in pairs])
+        first, pairs = self._state.kept[0], zip(self._actors, self._state.kept, strict=True)
+        self._wait([worker.load.remote(own, first) for worker, own in pairs])
 
     def _retry(self, work: Callable[[], T], when: str) -> T:
         """Call something that needs the workers; if some are lost, try again with new ones."""
-        errors = self._session.ray.exceptions
+        errors = self._ray.exceptions
         for attempt in range(_ATTEMPTS):
             try:
                 if attempt and work != self._start:
@@ -353,14 +294,11 @@ class DistributedTraining:
 
     def _wait(self, calls: Sequence[Any]) -> list[Any]:
         """Wait for the results of calls; the first error ends the waiting."""
-        ray, waiting = self._session.ray, list(calls)
+        waiting = list(calls)
         while waiting:
-            ready, waiting = ray.wait(waiting, timeout=_LOOK_SECONDS if self._show else None)
-            ray.get(ready)
-            if not ready and self._show is not None:
-                done, steps, unit = ray.get(self._actors[0].progress.remote())
-                self._show(f"{done}/{steps} {unit}")
-        return list(ray.get(list(calls)))
+            ready, waiting = self._ray.wait(waiting)
+            self._ray.get(ready)
+        return list(self._ray.get(list(calls)))
 
 
 def shard_of(problem: Any, layout: Any, shares: Sequence[int], number: int) -> tuple[Any, Any]:

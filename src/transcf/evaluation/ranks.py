@@ -101,7 +101,9 @@ def ranking_task(
     n_items, n_users = max(1, held_out.n_columns), held_out.n_rows
     learned = _keys(held_out)[trained[held_out.entry_rows]]
     warm = learned[rankable[learned % n_items]]
-    fresh = np.setdiff1d(warm, _keys(known), assume_unique=True)
+    touched = _keys(known)  # ascending, so that nothing has to be sorted
+    is_new = np.searchsorted(touched, warm) == np.searchsorted(touched, warm, side="right")
+    fresh = warm[is_new]
     against = None
     if candidates is None:
         taken = np.bincount(known.entry_rows[rankable[known.indices]], minlength=n_users)

@@ -9,14 +9,14 @@ from typing import Self, get_args
 
 import numpy as np
 
-from transcf.data.csr import Csr, offsets
+from transcf.data.csr import Csr
 from transcf.data.interactions import Interactions, Mask
 from transcf.data.partitioned import PartitionedLog
 from transcf.data.split import Candidates, Split
 from transcf.errors import EvaluationError, ParameterError, check_word, shown
 from transcf.evaluation.evaluator import stored_candidates
 from transcf.evaluation.metrics import Floats, check_metric, compute
-from transcf.evaluation.ranks import Task, Ties, rank, ranking_task, sample_of
+from transcf.evaluation.ranks import Task, Ties, rank, ranking_task
 from transcf.protocols import protocol_named
 from transcf.retrieval.scorer import Scorer
 
@@ -143,23 +143,14 @@ def validation_metric(protocol: str | None, k: Sequence[int] = (10,)) -> str:
 
 
 def as_validation(
-    train: Interactions | PartitionedLog,
-    validation: Interactions | PartitionedLog | Validation,
-    users: int | None = None,
+    train: Interactions | PartitionedLog, validation: Interactions | PartitionedLog | Validation
 ) -> Validation:
     """Turn held-out interactions into a full-ranking `Validation`; a `Validation` stays as it is.
 
-    Only a log in parts looks at `users`. Interactions with other ids are an `EvaluationError`.
+    Interactions with other ids are an `EvaluationError`.
     """
     if isinstance(validation, Validation):
         return validation
-    if isinstance(train, PartitionedLog) and isinstance(validation, PartitionedLog):
-        return validation_in_parts(train, validation, users)
-    if isinstance(train, PartitionedLog):
-        raise EvaluationError(
-            "A log in parts is judged by another part of it: give train and validation of one "
-            "PartitionedLog."
-        )
     if isinstance(validation, PartitionedLog):
         validation = validation.read()
     if validation.users != train.users or validation.items != train.items:
@@ -168,29 +159,3 @@ def as_validation(
             "from one split."
         )
     return Validation(validation, known=train.by_user)
-
-
-def validation_in_parts(
-    train: PartitionedLog, held_out: PartitionedLog, users: int | None = None
-) -> Validation:
-    """Return a full-ranking `Validation` of a log in parts that holds a sample of users only.
-
-    They are those that `Validation.sampled` would draw. Training events are read a partition at a
-    time.
-    """
-    targets, rankable = held_out.read(), train.item_counts > 0
-    owners = targets.user_rows
-    usable = (train.user_counts[owners] > 0) & rankable[targets.item_rows]
-    taken = train.user_counts + np.bincount(owners[usable], minlength=train.n_users)
-    usable &= np.count_nonzero(rankable) > taken[owners]
-    judged = np.unique(owners[usable])
-    drawn = judged if users is None else judged[sample_of(len(judged), users)]
-    chosen = np.zeros(train.n_users, dtype=bool)
-    chosen[drawn] = True
-    items = [
-        part.item_rows[chosen[part.users.series.to_numpy()][part.user_rows]]
-        for part in train.partitions()
-    ]
-    indptr = offsets(np.where(chosen, train.user_counts, 0))
-    known = Csr(indptr, np.concatenate(items), train.n_items)
-    return Validation(targets.select(chosen[owners]), known=known)

@@ -146,7 +146,7 @@ def auto(
         "seed": seed,
         "version": __version__,
     }
-    target = None if out is None else path_of(out)
+    target = None if out is None else path_of(out).absolute()  # "." is another folder once replaced
     if target is not None:
         stored, is_own = stored_result(target, question, minutes, overwrite=overwrite)
         if stored is not None:

@@ -25,7 +25,7 @@ from transcf.io.tensors import Arrays
 from transcf.kernels import Array, aligned_zeros
 from transcf.kernels.als import Side, add_grams, solve_rows
 from transcf.kernels.rows import padded, padded_width, unpadded
-from transcf.models.communicator import Communicator, Progress
+from transcf.models.communicator import Communicator
 from transcf.models.event_weights import EVEN, weights_in_order
 from transcf.models.training import EpochStats
 
@@ -209,9 +209,7 @@ class Alternation:
 
     def run_epoch(self, number: int) -> EpochStats:
         """Update all users and all items once."""
-        self._comm.progress = Progress(0, 2, "half-steps")
         self.solve_users()
-        self._comm.progress = Progress(1, 2, "half-steps")
         loss = self.solve_items()
         samples = self._parts.interactions
         return EpochStats(loss / samples, samples)

@@ -10,7 +10,7 @@ its next epoch may change what `tensors` has returned. Tensors whose names begin
 have a row for each user of the process; all others are the same in all processes.
 
 - A problem has `user_indptr`, where the events of users start, and `part(first, end)`: the users
-  first..end-1, numbered from 0, or a `LazyShard` that reads them.
+  first..end-1, numbered from 0.
 - `layout(problem, settings)` of the class has groups of users that stay together: `groups`, where
   they begin and the last one ends, `n_groups`, and `part(first, end)`.
 """
@@ -18,7 +18,7 @@ have a row for each user of the process; all others are the same in all processe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,16 +29,6 @@ from transcf.kernels.sampling import Strata
 
 #: Runs some rounds with the groups of users that a process has.
 RunRounds: TypeAlias = Callable[[Rounds], None]
-#: Reads the events of some users in the process that trains them.
-LazyShard: TypeAlias = Callable[[], Any]
-
-
-class Progress(NamedTuple):
-    """Steps of an epoch that are done, all steps, and what they are, in the plural."""
-
-    done: int = 0
-    steps: int = 0
-    unit: str = "steps"
 
 
 class Communicator:
@@ -48,7 +38,6 @@ class Communicator:
     sent_bytes = 0  # of all arrays, counted for each receiver
     waited = 0.0  # seconds spent waiting for other processes
     shares: Sequence[int] = ()  # where the groups of each process begin, and the last ones end
-    progress = Progress()  # of the epoch
 
     def average_users(
         self, rows: PackedRows[Any], dim: int, strata: Strata, item_share: Array

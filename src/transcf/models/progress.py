@@ -40,9 +40,11 @@ class ProgressBar:
         shown: True, False, or None to show it at a terminal and in notebooks.
     """
 
+    _transient = False  # whether the bar disappears at the end
+
     def __init__(self, title: str, total: int, unit: str, shown: bool | None = None) -> None:
         self._title, self._total, self._unit = title, total, unit
-        self._done, self._figures = 0, ""
+        self._done = 0
         self.is_shown = is_watched() if shown is None else shown
         self._progress: Progress | None = None
 
@@ -57,6 +59,7 @@ class ProgressBar:
                 TextColumn("{task.fields[text]}", markup=False),
                 TimeRemainingColumn(),
                 console=progress_console(),
+                transient=self._transient,
             )
             self._progress.add_task(self._title, total=self._total, text="")
             self._progress.start()
@@ -66,21 +69,16 @@ class ProgressBar:
         if self._progress is not None:
             self._progress.stop()
 
-    def update(self, record: Mapping[str, Any], remark: str = "") -> None:
+    def update(self, record: Mapping[str, Any]) -> None:
         """Show the figures of a finished epoch."""
         metric = "" if record["metric"] is None else f"  validation {record['metric']:.4f}"
         speed = record["samples"] / max(record["seconds"], 1e-9) / 1e6
-        figures = f"loss {record['loss']:.4g}{metric}  {speed:.2f} M samples/s  {remark}"
-        self.show(record["epoch"], figures.rstrip())
+        self.show(record["epoch"], f"loss {record['loss']:.4g}{metric}  {speed:.2f} M samples/s")
 
     def show(self, done: int, figures: str = "") -> None:
         """Show that so many units are done."""
-        self._done, self._figures = done, figures
+        self._done = done
         self._draw(figures)
-
-    def remark(self, text: str) -> None:
-        """Show a text after the figures of the last unit, until the next is done."""
-        self._draw(f"{self._figures}  {text}".lstrip())
 
     def note_compiling(self, is_compiling: bool) -> None:
         """Say before the first unit is done that kernels are compiled; later it is ignored."""

@@ -35,10 +35,14 @@ from transcf.retrieval.scorer import Scorer
 if TYPE_CHECKING:
     from transcf.data.partitioned import PartitionedLog
     from transcf.evaluation.validation import Validation
-    from transcf.models.checkpoint import CheckpointFile, State
+    from transcf.models.checkpoint import CheckpointFile
     from transcf.models.triples import Problem
 
 S = TypeVar("S", bound=Scorer)
+
+#: What the next epoch depends on: tensors, or a reference to those of other processes that has
+#: `tensors()`.
+State: TypeAlias = Any
 
 #: Validation data: held-out interactions, or how to evaluate a model on them.
 Held: TypeAlias = "Interactions | PartitionedLog | Validation | None"
@@ -59,14 +63,13 @@ _SCHEMA = {
 
 @dataclass(frozen=True)
 class EpochStats:
-    """Figures of one epoch, and further text for the progress bar.
+    """Figures of one epoch.
 
     `loss` is the mean over the samples; NaN or infinity means that training diverged.
     """
 
     loss: float
     samples: int
-    remark: str = ""
 
 
 class Trainable(Protocol):
@@ -93,6 +96,11 @@ def state_of(trainable: Trainable, copied: bool = False) -> State:
         return trainable.state()
     found = trainable.tensors()
     return {name: tensor.copy() for name, tensor in found.items()} if copied else found
+
+
+def tensors_of(state: State) -> Arrays:
+    """Return the tensors of a state, wherever they are."""
+    return state if isinstance(state, dict) else state.tensors()
 
 
 def restore(trainable: Trainable, state: State) -> None:
@@ -217,9 +225,9 @@ class TrainingRun:
     def problem(self) -> Problem:
         """Return the interactions that triples are drawn from."""
         if not isinstance(self.log, Interactions):
-            from transcf.models.partitioned import PartitionedProblem
+            from transcf.models.partitioned import problem_of
 
-            return PartitionedProblem.of_log(self.log, self.settings)
+            return problem_of(self.log, self.settings)
         from transcf.models.triples import Problem
 
         return Problem.of(self.log, self.settings.event_weights)
@@ -240,7 +248,7 @@ class TrainingRun:
                 f"{self.name} cannot be validated on {shown(self.validation)}: give held-out "
                 "interactions with the ids of the training data, or a Validation."
             )
-        return as_validation(self.log, self.validation, users).sampled(users)
+        return as_validation(self.log, self.validation).sampled(users)
 
     # -- training ------------------------------------------------------------------------------
 
@@ -271,8 +279,6 @@ class TrainingRun:
 
         try:
             store = self._open_checkpoint(trainable)
-            if is_spread(trainable) and bar.is_shown:
-                trainable.watch(bar.remark)
             with stop_on_interrupt() as request, bar, on_compile(bar.note_compiling):
                 if hasattr(trainable, "compile_kernels"):
                     trainable.compile_kernels()
@@ -291,13 +297,13 @@ class TrainingRun:
                     self._record(epoch, stats, seconds)
                     if epoch.metric is not None and self.best_epoch == number:
                         self.best = state_of(trainable, copied=True)
-                    bar.update(self.records[-1], stats.remark)
+                    bar.update(self.records[-1])
                     if self.options.on_epoch is not None:
                         self.options.on_epoch(epoch)
                     epoch.close()
                     is_asked = request.asked  # read once: an interrupted run writes a checkpoint
                     if store is not None and (is_asked or self._is_done() or store.is_due()):
-                        store.write(self.records, state_of(trainable), self.best)
+                        store.write(self.records, trainable.tensors(), tensors_of(self.best))
                     self.ending = "interrupted" if is_asked else None
             is_early = len(self.records) < self._epochs
             self.ending = self.ending or ("early" if is_early else "finished")

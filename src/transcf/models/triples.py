@@ -34,7 +34,7 @@ from transcf.kernels.ahead import Job, compile_ahead, is_first_use
 from transcf.kernels.rounds import PackedRows, Rounds, run_rounds, take_part
 from transcf.kernels.rows import copy_rows, padded_width
 from transcf.kernels.sampling import Strata, count_strata, deal_items, fill_strata, locate
-from transcf.models.communicator import Communicator, LazyShard
+from transcf.models.communicator import Communicator
 from transcf.models.event_weights import EVEN, EventWeights, InteractionWeights
 from transcf.models.factors import first_vectors
 from transcf.models.families import TripleSettings
@@ -66,7 +66,7 @@ class Problem:
         users = found.of_users if found.between_users else EVEN
         return cls(log.by_user, log.by_item.counts, found.within_users, users)
 
-    def part(self, first: int, end: int) -> Problem | LazyShard:
+    def part(self, first: int, end: int) -> Problem:
         """Return the users first..end-1, renumbered from 0, with all items."""
         begin, stop = self.user_indptr[[first, end]]
         return replace(

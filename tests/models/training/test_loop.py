@@ -211,6 +211,14 @@ def test_resume_refuses_other_settings_and_damage(tmp_path: Path) -> None:
         run(Counter(), options=options, epochs=2)
 
 
+def test_a_checkpoint_without_tensors_is_refused(tmp_path: Path) -> None:
+    """Workers of a cluster wrote them to files of their own once."""
+    file = CheckpointFile(tmp_path, "run", 0)
+    file.write([{"epoch": 1}], {}, {})
+    with pytest.raises(ModelFileError, match="is damaged and cannot be resumed from"):
+        file.read()
+
+
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch) -> None:
     options = FitOptions(checkpoint=tmp_path, checkpoint_seconds=0.0)
     run(Counter(), options=options, epochs=2)

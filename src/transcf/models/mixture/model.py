@@ -79,9 +79,9 @@ class TransCFMixture(TranslatingModel[MixtureSettings]):
     def _learn(self, run: TrainingRun) -> FittedScorer:
         run.settings = settings = self._with_user_vectors(run)
         if isinstance(run.log, PartitionedLog):
-            from transcf.models.partitioned import PartitionedEvents
+            from transcf.models.partitioned import mixture_events_of
 
-            events: Events = PartitionedEvents.of_log(run.log, settings)
+            events = mixture_events_of(run.log, settings)
         else:
             events = Events.of(run.log, settings)
         added = training_bias(events, settings)

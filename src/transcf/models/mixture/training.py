@@ -26,7 +26,7 @@ from transcf.kernels.mixture_batches import NO_SLOT, SHARDS, Batch, EpochPlan, E
 from transcf.kernels.mixture_context import BAND
 from transcf.kernels.mixture_epochs import MixtureEpoch, StepConfig, run_batches
 from transcf.kernels.rows import AdamState, padded, padded_width, step_sizes
-from transcf.models.communicator import Communicator, LazyShard, Progress
+from transcf.models.communicator import Communicator
 from transcf.models.event_weights import InteractionWeights, WeightSettings
 from transcf.models.factors import NORM_POWERS, first_vectors
 from transcf.models.families import FactorSettings, IterationSettings, MemoryEstimate, vectors
@@ -164,7 +164,7 @@ class Events:
         lengths = self.histories.counts
         return float(self.weights[np.repeat(lengths > 1, lengths)].sum())
 
-    def part(self, first: int, end: int) -> Events | LazyShard:
+    def part(self, first: int, end: int) -> Events:
         """Keep the users first..end-1, who are counted from 0 then; items count as before."""
         indptr = self.user_indptr[first : end + 1]
         events = slice(int(indptr[0]), int(indptr[-1]))
@@ -383,9 +383,9 @@ class MixtureTraining:
     def _run_together(self, epoch: MixtureEpoch, counts: Array, losses: Array) -> None:
         """Take a step on each batch with other processes; `counts` are events, by process."""
         comm, own, whole = self._comm, self._memory, self._whole
-        places, n_batches = len(own.negatives.item_offsets), counts.shape[1]
+        places = len(own.negatives.item_offsets)
         shards = [slice(*comm.shares[w : w + 2]) for w in range(comm.world_size)]
-        for number in range(n_batches):
+        for number in range(counts.shape[1]):
             run_batches(epoch, *own, losses, number, number + 1, half=0)
             mine = _item_gradients(own, slice(0, counts[comm.rank, number]), shards[comm.rank])
             ends = offsets(counts[:, number]).tolist()
@@ -401,7 +401,6 @@ class MixtureTraining:
                     array[...] = some.reshape(array.shape)
             join(own.batch, whole.batch, ends[-1], places)
             run_batches(epoch, *whole, losses, number, number + 1, half=1)
-            comm.progress = Progress(number + 1, n_batches, "batches")
 
     def tensors(self) -> Arrays:
         found: Arrays = {"steps": self._steps}
