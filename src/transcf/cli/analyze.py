@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,10 @@ def analyze(
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
     with output.show_steps(len(names), "analyses") as steps:
-        skips = "all" in asked
-        found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
+        if "all" in asked:
+            found, missing = subject.all(steps.counted(names), steps.report)
+        else:
+            found, missing = [subject.analyze(name) for name in steps.counted(names)], {}
     if not found:
         raise DataError(next(iter(missing.values())))
     written = [] if out is None else [path for each in found for path in each.write(out)]
@@ -70,7 +73,7 @@ def report(
 ) -> None:
     """Write a report of a saved model.
 
-    It has data, accuracy, lists, example users and analyses. A model that was fitted on all events
+    It has accuracy, example users, analyses and parameters. A model that was fitted on all events
     is evaluated by a copy with the same settings, fitted without the newest events.
 
     Options:
@@ -85,16 +88,16 @@ def report(
     check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
-    model = options.open_model(folder)
-    with output.show_steps(len(PARTS), "parts") as steps:
-        found = report_of(model, data, steps.report, steps.counted)
-        written = found.page().write(out)
+    model, done = options.open_model(folder), itertools.count()
+    with output.show_steps(PARTS, "parts") as steps:
+        page, missing = report_of(model, data, lambda text: steps.reach(next(done), text))
+        written = page.write(out)
     facts = {"report": str(out), "files": len(written)}
     if as_json:
-        output.print_json({**facts, "missing": found.missing})
+        output.print_json({**facts, "missing": missing})
         return
     output.print_facts(f"Wrote {out}", facts)
-    print_analyses((), found.missing)
+    print_analyses((), missing)
 
 
 def print_analyses(found: Iterable[Analysis], missing: dict[str, str]) -> None:
