@@ -30,25 +30,21 @@ _SHOWN = 12  # categories in the chart of tastes
 
 def variety(log: Interactions) -> Analysis:
     """Count the different ratings and categories of each user; a log without both is an error."""
-    frames: dict[str, pl.DataFrame] = {}
-    facts: dict[str, object] = {"users": int((log.by_user.counts > 0).sum())}
+    events = pl.DataFrame({"user": log.user_rows, "item": log.item_rows})
+    counted: dict[str, pl.Series] = {}
+    facts: dict[str, object] = {"users": events["user"].n_unique()}
     if log.ratings is not None:
-        values, codes = np.unique(log.ratings, return_inverse=True)
-        keys = np.unique(log.user_rows.astype(np.int64) * len(values) + codes)
-        different = np.bincount(keys // len(values), minlength=log.n_users)
-        different = different[log.by_user.counts > 0]
-        frames["ratings"] = _distribution("ratings", different)
-        several = 100 * float((different >= 2).mean())
+        found = counted["ratings"] = _different(events.with_columns(value=log.ratings))
+        several = 100 * float((found >= 2).mean())
         facts["users_with_two_or_more_ratings_percent"] = round(several, 4)
     if log.categories is not None:
-        pairs = log.by_user.to_scipy() @ log.item_categories.to_scipy()
-        different = np.diff(pairs.tocsr().indptr).astype(np.int64)
-        different = different[different > 0]
-        frames["categories"] = _distribution("categories", different)
-        single = 100 * float((different == 1).mean())
-        facts["users_with_a_single_category_percent"] = round(single, 4)
-    if not frames:
+        items = log.items.rows(log.categories["item_id"])
+        of_items = pl.DataFrame({"item": items, "value": log.categories["category"]})
+        found = counted["categories"] = _different(events.join(of_items, on="item"))
+        facts["users_with_a_single_category_percent"] = round(100 * float((found == 1).mean()), 4)
+    if not counted:
         raise DataError("This log has neither ratings nor categories: there is nothing to count.")
+    frames = {what: _distribution(what, found) for what, found in counted.items()}
     return Analysis(
         "variety",
         "Different ratings and categories of a user",
@@ -59,11 +55,15 @@ def variety(log: Interactions) -> Analysis:
     )
 
 
-def _distribution(what: str, numbers: Labels) -> pl.DataFrame:
-    different, users = np.unique(numbers, return_counts=True)
-    percent = 100 * users / len(numbers)
-    columns = {"different": different, "users": users, "users_percent": percent}
-    return pl.DataFrame({"what": [what] * len(users), **columns})
+def _different(values: pl.DataFrame) -> pl.Series:
+    """Return the number of different values of each user."""
+    return values.group_by("user").agg(different=pl.col("value").n_unique())["different"]
+
+
+def _distribution(what: str, different: pl.Series) -> pl.DataFrame:
+    users = different.value_counts(name="users").sort("different")
+    percent = 100 * pl.col("users") / len(different)
+    return users.select(pl.lit(what).alias("what"), "different", "users", users_percent=percent)
 
 
 def _variety_chart(what: str, frame: pl.DataFrame) -> pages.Drawing:
