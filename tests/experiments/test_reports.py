@@ -77,8 +77,7 @@ def test_figures_are_drawn_of_what_there_is(results: Results) -> None:
     assert {"bpr", "transcf", "epoch"} <= set(curves)
     values = [text for text in grid if re.fullmatch(r"\d\.\d{4}", text)]
     assert values == ["0.3000", "0.2000", "0.4000", "0.3000"]
-    _, (kind, (together,)) = report.page_of(results).sections[1].blocks
-    assert kind == "figures"
+    _, (together,) = report.page_of(results).sections["All datasets"]
     assert _texts(together).count("0.0500") == 1, "popularity is in one table alone"
 
 

@@ -1,4 +1,4 @@
-"""Reports: sections of text, tables and charts, written as one HTML file or as Markdown.
+"""Reports: sections of facts, tables and charts, written as one HTML file or as Markdown.
 
 Charts are SVG, drawn by matplotlib. Text and lines take the text colour of the page around them, so
 that charts are readable in light and in dark. Text stays text, and the same data gives the same
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from transcf.data.atomic import atomic_write_text
 from transcf.data.files import path_of
 from transcf.errors import MissingExtraError, ParameterError, needs_extra
-from transcf.tables import escape_markdown
+from transcf.tables import Table, escape_markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Endings of the files of reports.
 PAGE_SUFFIXES = (".html", ".md")
-#: Blocks of a section: "facts" are labels with short values, "figures" a list of `Drawing`.
-Kind: TypeAlias = Literal["text", "code", "facts", "table", "figures"]
 #: Numbers; None where there is none.
 Values: TypeAlias = Sequence[float | None]
 
@@ -88,23 +86,13 @@ class Drawing:
         return re.sub(r"(<svg [^>]*>)", lambda tag: tag[0] + _FILE_STYLE, self.svg, count=1) + "\n"
 
 
-@dataclass
-class Section:
-    """A part of a report. Text is plain: it is escaped when it is written."""
-
-    title: str
-    blocks: list[tuple[Kind, Any]] = field(default_factory=list)
-
-    def add(self, kind: Kind, content: Any) -> Self:
-        """Append a block; empty content is left out."""
-        if content:
-            self.blocks.append((kind, content))
-        return self
+#: A part of a section: labels with short values, a table, or charts side by side.
+Block: TypeAlias = Mapping[str, str] | Table | Sequence[Drawing]
 
 
 @dataclass
 class Page:
-    """A report.
+    """A report. Text is plain: it is escaped when it is written.
 
     The HTML file needs no other file and no network, fits phones and paper, and is light or dark as
     the reader's system is. Markdown has the same content, with charts in SVG files.
@@ -112,12 +100,12 @@ class Page:
 
     title: str
     lead: str = ""
-    sections: list[Section] = field(default_factory=list)
+    sections: dict[str, list[Block]] = field(default_factory=dict)  # by title
 
-    def section(self, title: str) -> Section:
-        """Append a section and return it."""
-        self.sections.append(Section(title))
-        return self.sections[-1]
+    def add(self, section: str, *blocks: Block | None) -> None:
+        """Append blocks to a section; empty ones are left out."""
+        if shown := [block for block in blocks if block]:
+            self.sections.setdefault(section, []).extend(shown)
 
     def to_html(self) -> str:
         """Render the HTML file; needs Jinja2."""
@@ -136,24 +124,19 @@ class Page:
         """Render Markdown, which refers to charts in `folder`."""
         parts = [f"# {escape_markdown(self.title)}", escape_markdown(self.lead, paragraph=True)]
         number = 0
-        for section in self.sections:
-            parts.append(f"## {escape_markdown(section.title)}")
-            for kind, content in section.blocks:
-                match kind:
-                    case "text":
-                        parts.append(escape_markdown(content, paragraph=True))
-                    case "code":
-                        parts.append("\n".join(f"    {line}" for line in content.splitlines()))
-                    case "facts":
-                        pairs = [map(escape_markdown, pair) for pair in content.items()]
-                        parts.append("\n".join(f"- {label}: **{value}**" for label, value in pairs))
-                    case "table":
-                        parts.append(content.to_markdown())
-                    case "figures":
-                        for drawing in content:
-                            number += 1
-                            title = escape_markdown(drawing.title)
-                            parts.append(f"![{title}]({quote(folder)}/{number}.svg)")
+        for section, blocks in self.sections.items():
+            parts.append(f"## {escape_markdown(section)}")
+            for block in blocks:
+                if isinstance(block, Table):
+                    parts.append(block.to_markdown())
+                elif isinstance(block, Mapping):
+                    pairs = [map(escape_markdown, pair) for pair in block.items()]
+                    parts.append("\n".join(f"- {label}: **{value}**" for label, value in pairs))
+                else:
+                    for drawing in block:
+                        number += 1
+                        title = escape_markdown(drawing.title)
+                        parts.append(f"![{title}]({quote(folder)}/{number}.svg)")
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def write(self, path: Path | str) -> list[Path]:
@@ -166,8 +149,8 @@ class Page:
         if path.suffix == ".html":
             return [atomic_write_text(path, self.to_html())]
         folder = path.with_name(f"{path.stem}_figures")
-        blocks = [block for section in self.sections for block in section.blocks]
-        drawings = [one for kind, content in blocks if kind == "figures" for one in content]
+        blocks = [block for blocks in self.sections.values() for block in blocks]
+        drawings = [one for block in blocks if isinstance(block, Sequence) for one in block]
         texts = {folder / f"{n}.svg": one.to_file() for n, one in enumerate(drawings, start=1)}
         texts[path] = self.to_markdown(folder.name)
         return [atomic_write_text(target, text) for target, text in texts.items()]

@@ -70,30 +70,28 @@ def page_of(results: Results, *, figures: bool = True) -> pages.Page:
     models = {entry.name for comparison in tables for entry in comparison.runs}
     names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
     page = pages.Page(results.title, f"{counted(len(models), 'model')} on {names}.")
-    published = published_table(results)
     best = {
         f"best {each.metric} on {each.title}": each.best(each.metric)
         for each in tables
         if each.runs
     }
-    page.section("Summary").add("facts", best)
+    page.add("Summary", best)
     if len(tables) > 1:
-        section = page.section("All datasets").add("table", _overview(tables))
-        section.add("figures", _overview_chart(tables) if figures else [])
+        page.add("All datasets", _overview(tables), _overview_chart(tables) if figures else [])
     for comparison in tables:
-        section = page.section(comparison.title)
-        for table in _metrics_and_training(metrics_table(comparison, results.metrics)):
-            section.add("table", table)
-        section.add("figures", charts_of(comparison) if figures and comparison.runs else [])
-        if len(comparison.tests):
-            section.add("table", _tests_table(comparison))
-    if published is not None:
-        page.section(published.title).add("table", published)
-    section = page.section("Protocol and command")
-    for rule in dict.fromkeys(PROTOCOLS.get(comparison.protocol) for comparison in tables):
-        section.add("text", rule and f"{rule.name}: {rule.meaning}.")
-    section.add("code", results.command)
-    section.add("text", f"Written by transcf {__version__}.")
+        page.add(
+            comparison.title,
+            *_metrics_and_training(metrics_table(comparison, results.metrics)),
+            charts_of(comparison) if figures and comparison.runs else [],
+            _tests_table(comparison) if len(comparison.tests) else None,
+        )
+    if (published := published_table(results)) is not None:
+        page.add(published.title, published)
+    used = dict.fromkeys(comparison.protocol for comparison in tables)
+    rows = [[f"protocol {name}", PROTOCOLS[name].meaning] for name in used if name in PROTOCOLS]
+    rows += [["command", results.command], ["version of transcf", __version__]]
+    title = "Protocol and command"
+    page.add(title, Table(title, ["name", "value"], rows, align="ll"))
     return page
 
 

@@ -35,13 +35,14 @@ def variety(log: Interactions) -> Analysis:
     facts: dict[str, object] = {"users": events["user"].n_unique()}
     if log.ratings is not None:
         found = counted["ratings"] = _different(events.with_columns(value=log.ratings))
-        several = 100 * float((found >= 2).mean())
+        several = 100 * float((found.to_numpy() >= 2).mean())
         facts["users_with_two_or_more_ratings_percent"] = round(several, 4)
     if log.categories is not None:
         items = log.items.rows(log.categories["item_id"])
         of_items = pl.DataFrame({"item": items, "value": log.categories["category"]})
         found = counted["categories"] = _different(events.join(of_items, on="item"))
-        facts["users_with_a_single_category_percent"] = round(100 * float((found == 1).mean()), 4)
+        single = 100 * float((found.to_numpy() == 1).mean())
+        facts["users_with_a_single_category_percent"] = round(single, 4)
     if not counted:
         raise DataError("This log has neither ratings nor categories: there is nothing to count.")
     frames = {what: _distribution(what, found) for what, found in counted.items()}

@@ -20,7 +20,7 @@ from transcf.data.splitters import open_log_and_split
 from transcf.errors import DataError, EvaluationError, TransCFError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.experiment import OnProgress
-from transcf.experiments.pages import Page, Section, bars
+from transcf.experiments.pages import Drawing, Page, bars
 from transcf.models.base import Recommender
 from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
@@ -164,10 +164,10 @@ def page_of(
     )
     page = Page(f"{model.name}: model report", f"Fitted on {', '.join(sizes)}.")
     if quality is not None:
-        _add_accuracy(page.section("Accuracy"), quality)
-    _add_example_users(page.section("Example users"), model, log)
+        page.add("Accuracy", *_accuracy(quality))
+    page.add("Example users", *_example_users(model, log))
     for found in analyses:
-        page.section(found.title).add("figures", found.figures).add("table", found.table)
+        page.add(found.title, found.figures, found.table)
     report = {name: model.report_[name] for name in _TRAINING if name in model.report_}
     for title, values in (
         ("Parameters", report | values_of(model.settings_)),
@@ -175,11 +175,11 @@ def page_of(
     ):
         if values:
             rows = [[name, str(value)] for name, value in values.items()]
-            page.section(title).add("table", Table(title, ["name", "value"], rows, align="ll"))
+            page.add(title, Table(title, ["name", "value"], rows, align="ll"))
     return page
 
 
-def _add_accuracy(section: Section, quality: Quality) -> None:
+def _accuracy(quality: Quality) -> tuple[dict[str, str], Table, list[Drawing]]:
     model, baseline = quality.model, quality.baseline
     facts = {
         f"{METRIC} of {one.model}": f"{one.metrics[METRIC].mean:.4f}" for one in (model, baseline)
@@ -187,8 +187,7 @@ def _add_accuracy(section: Section, quality: Quality) -> None:
     facts |= {"protocol": model.protocol}
     frame = quality.metrics()
     notes = [f"Held out: {model.split}.", legend(frame["metric"]), *[_TWIN_NOTE] * quality.is_twin]
-    section.add("facts", facts)
-    section.add("table", Table.of(frame, "Held-out events, and lists of 10 items", notes))
+    table = Table.of(frame, f"Held-out events, and lists of {LENGTH} items", notes)
     charts = {
         "by number of events of the user": quality.by_activity(),
         "by number of users of the item": quality.by_popularity(),
@@ -202,11 +201,11 @@ def _add_accuracy(section: Section, quality: Quality) -> None:
         )
         for title, by in charts.items()
     ]
-    section.add("figures", drawings)
+    return facts, table, drawings
 
 
-def _add_example_users(section: Section, model: Recommender[Any], log: Interactions | None) -> None:
-    known, categories = model.learned_.known, {}
+def _example_users(model: Recommender[Any], log: Interactions | None) -> list[Table]:
+    known, categories, tables = model.learned_.known, {}, []
     if log is not None and log.categories is not None:
         joined = log.categories.group_by("item_id").agg(pl.col("category").sort().str.join(", "))
         categories = dict(joined.iter_rows())
@@ -225,7 +224,8 @@ def _add_example_users(section: Section, model: Recommender[Any], log: Interacti
         ]
         note = f"{counted(len(known.histories[row]), 'item')} in the history; the latest: {latest}."
         columns = ["rank", "recommended", "explained by (share of the score)"]
-        section.add("table", Table(f"User {user}", columns, lines, [note], align="lll"))
+        tables.append(Table(f"User {user}", columns, lines, [note], align="lll"))
+    return tables
 
 
 def _reason(model: Recommender[Any], user: Id, item: Id) -> str:
