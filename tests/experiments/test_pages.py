@@ -102,8 +102,7 @@ def test_the_same_page_gives_the_same_bytes(tmp_path: Path) -> None:
         page = Page("one")
         grid = heat_map(["a", "b"], ["c", "d"], [[1.0, 2.0], [None, 3.0]],
                         title="t", row_axis="r", column_axis="c")  # fmt: skip
-        curve = lines({"x": ([1, 2], [0.1, 0.2])}, title="t", x_axis="epoch", y_axis="y",
-                      chosen={"x": (2, 0.2)})  # fmt: skip
+        curve = lines({"x": [(1, 0.1), (2, 0.2)]}, title="t", x_axis="epoch", y_axis="y")
         page.add("figures", [grid, curve])
         return page.to_html()
 

@@ -283,23 +283,19 @@ def heat_map(
 
 
 def lines(
-    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    *,
-    title: str,
-    x_axis: str,
-    y_axis: str,
-    chosen: Mapping[str, tuple[float, float]],
+    series: Mapping[str, Sequence[tuple[float, float]]], *, title: str, x_axis: str, y_axis: str
 ) -> Drawing:
-    """Draw one line per series of x, which are integers, and y.
+    """Draw a line through the points of each series, and a ring around the first highest one.
 
-    `chosen` has a point of each series to mark with a ring, such as the selected epoch.
+    x are integers, such as epochs.
     """
     with canvas(2.5 + 0.13 * len(series)) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
 
-        for name, (x, y) in series.items():
-            (line,) = axes.plot(x, y, ms=3, linewidth=1.3, label=name)
-            axes.plot(*chosen[name], "o", color=line.get_color(), ms=9, mfc="none")
+        for name, points in series.items():
+            (line,) = axes.plot(*zip(*points, strict=True), ms=3, linewidth=1.3, label=name)
+            highest = max(points, key=lambda point: (point[1], -point[0]))
+            axes.plot(*highest, "o", color=line.get_color(), ms=9, mfc="none")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid()
         axes.set(xlabel=x_axis, ylabel=y_axis)

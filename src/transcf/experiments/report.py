@@ -311,25 +311,18 @@ def _overview_chart(tables: Sequence[Comparison]) -> list[pages.Drawing]:
 
 def _curves(comparison: Comparison) -> list[pages.Drawing]:
     """Draw the validation metric by epoch, a few models per chart."""
-    curves, best = {}, {}
+    curves = {}
     for entry in comparison.runs:
         points = [(step["epoch"], step["metric"]) for step in entry.curve]
         points = [point for point in points if point[1] is not None]
         if len(points) > 1:
-            epochs, metrics = zip(*points, strict=True)
-            curves[entry.name] = epochs, metrics
-            best[entry.name] = max(points, key=lambda point: (point[1], -point[0]))
+            curves[entry.name] = points
     names, several = list(curves), len(pages.SERIES)
+    parts = [names[start : start + several] for start in range(0, len(names), several)]
     title = f"Validation by epoch on {comparison.title}, first seed; selected epochs are ringed"
+    axes = {"x_axis": "epoch", "y_axis": "validation metric"}
     return [
-        pages.lines(
-            {name: curves[name] for name in names[start : start + several]},
-            title=title,
-            chosen=best,
-            x_axis="epoch",
-            y_axis="validation metric",
-        )
-        for start in range(0, len(names), several)
+        pages.lines({name: curves[name] for name in part}, title=title, **axes) for part in parts
     ]
 
 
