@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from transcf import CML, Interactions, TransCFMixture, read_interactions
-from transcf.experiments.pages import INK, Drawing, canvas, finish, series_color
+from transcf.experiments.pages import INK, Drawing, canvas, finish
 from transcf.kernels import Array
 from transcf.models.mixture.fitted import Mixture
 from transcf.paper import Analysis
@@ -101,8 +101,7 @@ def _plane(title: str, items: Array, kinds: Sequence[str], user: Array, moved: A
     with canvas(3.9) as (figure, axes):
         for number, kind in enumerate(CATEGORIES):
             places = items[[own == kind for own in kinds]]
-            color, marker = series_color(number), "osD"[number % 3]
-            axes.plot(*places.T, marker, color=color, ms=5, alpha=0.85, label=kind)
+            axes.plot(*places.T, "osD"[number], ms=5, alpha=0.85, label=kind)
         for place in moved:
             arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.8, "alpha": 0.7}
             axes.annotate("", tuple(place), tuple(user), arrowprops=arrow)
@@ -112,9 +111,7 @@ def _plane(title: str, items: Array, kinds: Sequence[str], user: Array, moved: A
         axes.set_aspect("equal", adjustable="datalim")
         axes.margins(0.12)
         axes.grid()
-        figure.legend(loc="outside lower center", ncols=5)
-        alt = f"{title}: items of {', '.join(CATEGORIES)}, a user, and {len(moved)} arrows."
-        return finish(figure, title, alt)
+        return finish(figure, title)
 
 
 if __name__ == "__main__":

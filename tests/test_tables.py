@@ -3,7 +3,7 @@
 import polars as pl
 
 from transcf.protocols import full_ranking
-from transcf.tables import Cell, Table, escape_markdown, legend
+from transcf.tables import Cell, Table, escape_markdown, legend, text_of
 
 
 def test_markdown_is_escaped() -> None:
@@ -27,3 +27,8 @@ def test_a_metric_is_explained_once() -> None:
 
 def test_full_ranking_by_its_split() -> None:
     assert full_ranking(cut=False, refit=True).name == "leave-last-out"
+
+
+def test_values_of_tables_are_formatted() -> None:
+    assert text_of({"users": 1200, "times": True, "none": None}) == "users 1,200, times yes, none -"
+    assert text_of([0.25, "b"], 2) == "0.25, b"

@@ -6,7 +6,7 @@ Polars prints frames, but has neither marks of single cells, nor notes, nor esca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -160,9 +160,13 @@ def _all_numbers(cells: Iterable[Cell]) -> bool:
 
 
 def text_of(value: Any, digits: int = 4) -> str:
-    """Format a value of a table; floats get `digits` decimals."""
+    """Format a value of a table, or a list or dict of values; floats get `digits` decimals."""
     if value is None:
         return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {text_of(each, digits)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(text_of(each, digits) for each in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

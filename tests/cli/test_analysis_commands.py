@@ -49,7 +49,7 @@ def test_analyze_prints_tables_and_writes_figures(shop: Path, command, tmp_path:
     assert "closer after the translation" in result.output
     assert "Tastes of user u03" in result.output
     names = {path.name for path in (tmp_path / "found").iterdir()}
-    assert {"closer-1.svg", "closer.json", "tastes.svg", "variety.csv"} <= names
+    assert {"closer-1.svg", "closer.json", "tastes-1.svg", "variety.csv"} <= names
 
 
 def test_analyze_compares_models_and_speaks_json(shop: Path, answer) -> None:
@@ -108,9 +108,7 @@ def test_reproduce_prints_the_papers_figures_beside_ours(
     shop: Path, answer, monkeypatch, small_forests, tmp_path: Path
 ) -> None:
     log = synthesize(users=60, items=30, interactions=800, categories=3, seed=2)
-    monkeypatch.setattr(
-        qualitative, "_data", lambda dataset, seed: (log, _with_candidates(log, seed))
-    )
+    monkeypatch.setattr(qualitative, "_data", lambda dataset: (log, _with_candidates(log)))
     monkeypatch.setattr(qualitative, "_TRIPLES", 10_000)
     monkeypatch.setitem(PLANS, "ciao", ("variety", "closer", "rating"))
     told = answer("reproduce", "analysis", "--datasets", "ciao", "--out", tmp_path)
@@ -139,8 +137,8 @@ def test_published_figures_name_rows_that_there_are() -> None:
     assert published["delicious"]["closer"]["TransCF: observed"] == 64.63
 
 
-def _with_candidates(log, seed):
+def _with_candidates(log):
     from transcf.data.split import draw_candidates
     from transcf.data.splitters import leave_one_out
 
-    return draw_candidates(leave_one_out(log, seed=seed), seed=seed)
+    return draw_candidates(leave_one_out(log))

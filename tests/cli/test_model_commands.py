@@ -589,7 +589,7 @@ def test_a_study_prints_what_it_found_beside_what_was_published(
 
     table = command("study", file, "--models", "pure chance").stdout
     assert f"{chance['metrics']['HitRate@10']['mean']:.4f} ±" in table
-    assert "as published" in table
+    assert "Published values and ours" in table
     assert "0.1234" in table
     assert "popularity" not in table.replace("inverse-popularity", "")
     assert "rank rare items first" in table

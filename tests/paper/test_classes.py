@@ -57,7 +57,7 @@ def test_the_most_frequent_categories_are_told_apart() -> None:
     labels = np.array([2, 2, 2, 0, 0, 1, -1])
     rows = np.zeros(7, np.int32)
     pairs = Pairs(rows, rows, None, labels, ("x", "y", "z"), rows == 0)
-    assert frequent_categories(pairs, 2) == ["z", "x"]
+    assert frequent_categories(pairs) == ["z", "x", "y"]
     names, classes = labels_of(pairs, "category")
     assert (names, classes.tolist()) == (["z", "x", "y"], [0, 0, 0, 1, 1, 2, -1])
     with pytest.raises(DataError, match="0 kinds of rating"):

@@ -50,10 +50,10 @@ def test_tastes_by_hand(by_hand) -> None:
     log = read_interactions(events, categories=kinds)
     found = tastes(space, log, "u000")
     near, far = found.frame.to_dicts()
-    assert (near["category"], near["items"], near["behind"]) == ("x", 1, "i000")
+    assert (near["category"], near["items"]) == ("x", 1)
     assert near["distance"] == pytest.approx((0 + 0.01) / 2, abs=1e-6)
-    assert (near["strength_percent"], near["low"], near["high"]) == (100, 100, 100)
-    assert (far["category"], far["strength_percent"], far["behind"]) == ("y", 0, "i002")
+    assert near["strength_percent"] == 100
+    assert (far["category"], far["strength_percent"], far["items"]) == ("y", 0, 1)
     assert far["distance"] == pytest.approx((25 + 5.1**2) / 2, rel=1e-6)
     assert found.to_dict()["facts"] == {"user_id": "u000", "model": "made", "history": 2}
     assert "has items of it" in found.figures[0].svg

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from transcf.cli import options, output
@@ -44,8 +45,10 @@ def analyze(
     who = None if user is None else models[0].users_.parse(user)
     subject = Subject(dict(zip(named, models, strict=True)), log, user=who)
     with output.Steps(len(names), "analyses") as steps:
-        skips = "all" in asked
-        found, missing = subject.all(steps.counted(names), steps.report, skips_errors=skips)
+        if "all" in asked:
+            found, missing = subject.all(steps.counted(names), steps.report)
+        else:
+            found, missing = [subject.analyze(name) for name in steps.counted(names)], {}
     if not found:
         raise DataError(next(iter(missing.values())))
     written = [] if out is None else [path for each in found for path in each.write(out)]
@@ -64,7 +67,7 @@ def report(
 ) -> None:
     """Write a report of a saved model.
 
-    It has data, accuracy, lists, example users and analyses. A model that was fitted on all events
+    It has accuracy, example users, analyses and parameters. A model that was fitted on all events
     is evaluated by a copy with the same settings, fitted without the newest events.
 
     Options:
@@ -79,13 +82,13 @@ def report(
     check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
-    model = options.open_model(folder)
-    with output.Steps(len(PARTS), "parts") as steps:
-        found = report_of(model, data, steps.report, steps.counted)
-        written = found.page().write(out)
+    model, done = options.open_model(folder), itertools.count()
+    with output.Steps(PARTS, "parts") as steps:
+        page, missing = report_of(model, data, lambda text: steps.reach(next(done), text))
+        written = page.write(out)
     facts = {"report": str(out), "files": len(written)}
     table = output.facts_table(f"Wrote {out}", facts)
-    answer.show({**facts, "missing": found.missing}, table, *_said_of(found.missing))
+    answer.show({**facts, "missing": missing}, table, *_said_of(missing))
 
 
 def _said_of(missing: dict[str, str]) -> list[str]:

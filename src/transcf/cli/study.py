@@ -206,9 +206,11 @@ def _tables_of(plan: Study, results: Results) -> Iterator[Table]:
 def _reproduce_analysis(
     datasets: list[str] | None, budget: str, out: Path | None, answer: output.Answer
 ) -> None:
-    from transcf.paper.reproduction import PLANS, check_datasets, reproduce
+    from transcf.paper.reproduction import PLANS, reproduce
 
-    names = check_datasets(PLANS if datasets is None else datasets)
+    names = list(PLANS) if datasets is None else datasets
+    for name in names:
+        check_word("datasets", name, PLANS)
     output.check_folder(out)
     if out is not None:
         advise("the same command continues")

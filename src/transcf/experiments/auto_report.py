@@ -18,13 +18,17 @@ from transcf.io.model_dir import check_replaceable
 from transcf.models.base import Recommender
 from transcf.models.blend import Blend, read_parts
 from transcf.models.registry import load
-from transcf.tables import Cell, Table
+from transcf.tables import Cell, Table, text_of
 
 if TYPE_CHECKING:
     from transcf.experiments.auto_search import AutoSearch, AutoTrial
 
 #: Trials in the table.
 _ROWS = 12
+#: Entries of the report below the table.
+_NOTES = (
+    "data", "split", "untested", "fitted_on", "serving_ms", "seconds", "minutes"
+)  # fmt: skip
 #: Test users below which figures are called uncertain.
 _FEW_USERS = 50
 #: Lists that the time of serving is measured with.
@@ -45,54 +49,39 @@ class AutoResult:
     report: dict[str, Any]
 
     def table(self) -> Table:
-        """Return what was tried as a table, the best first, with the result below it."""
-        report, winner = self.report, self.report["winner"]
-        tried = sorted(report["tried"], key=lambda one: -(one["validation"] or 0.0))
-        always = {winner["name"], "popularity"}
-        rows: list[list[str | Cell]] = []
-        for trial in tried[:_ROWS] + [one for one in tried[_ROWS:] if one["name"] in always]:
-            failed = trial["validation"] is None
-            figure = "failed" if failed else f"{trial['validation']:.4f} ± {trial['se']:.4f}"
-            cell = Cell(figure, "best" if trial["name"] == winner["name"] else "")
-            rows.append([_short_name(trial), cell, f"{trial['seconds']:.1f}", _settings(trial)])
-        columns = ("model", f"{report['metric']} (validation)", "seconds", "settings")
-        return Table(f"Best model: {_short_name(winner)}", columns, rows, self.notes())
+        """Return what was tried, the best first; the notes have the data and the time.
 
-    def notes(self) -> list[str]:
-        """Return the result in sentences."""
-        report, metric, data = self.report, self.report["metric"], self.report["data"]
-        counts = ", ".join(f"{data[name]:,} {name}" for name in ("users", "items", "events"))
-        notes = [f"Data: {counts}. Held out: {report['split']}."]
-        if report["test"] is None:
-            notes.append(f"The model was not tested: {report['untested']}")
-        else:
-            test = report["test"]
-            notes.append(
-                f"Test part, which no choice has seen: {metric} {test['mean']:.4f} ± "
-                f"{test['se']:.4f} over {test['users']:,} users."
-            )
-            if test["users"] < _FEW_USERS:
-                notes.append("With so few users all figures are uncertain: collect more events.")
-        if weights := report["winner"]["weights"]:
-            listed = ", ".join(f"{weight:.2g} {part}" for part, weight in weights.items())
-            notes.append(f"Weights of the blend: {listed}.")
-        notes += [
-            f"Against {one['model']}: {one['difference']:+.4f} (95 % interval {one['ci_low']:+.4f} "
-            f"to {one['ci_high']:+.4f}, p = {one['p']:.2g})."
-            for one in report["tests"]
-        ]
-        if len(report["tried"]) > _ROWS:
-            notes.append(f"The report has all {len(report['tried'])} trials.")
+        The winner, the runner-up and popularity have a figure of the test part, and a p-value of
+        the paired test against the winner. The report has all trials and intervals.
+        """
+        report, test = self.report, self.report["test"]
+        winner = report["winner"]["name"]
+        tested = {
+            one["model"]: [f"{one['mean']:.4f}", f"{one['p']:.2g}"] for one in report["tests"]
+        }
+        if test is not None:
+            tested[winner] = [f"{test['mean']:.4f} ± {test['se']:.4f}", "-"]
+        rows: list[list[str | Cell]] = []
+        ranked = sorted(report["tried"], key=lambda one: -(one["validation"] or 0.0))
+        for place, trial in enumerate(ranked):
+            name, mean = trial["name"], trial["validation"]
+            if place < _ROWS or name in (winner, *tested):
+                figure = "failed" if mean is None else f"{mean:.4f} ± {trial['se']:.4f}"
+                cell = Cell(figure, "best" if name == winner else "")
+                on_test, seconds = tested.get(name, ["", ""]), f"{trial['seconds']:.1f}"
+                rows.append([_short_name(trial), cell, *on_test, seconds, _settings(trial)])
+        columns = [f"{report['metric']} ({part})" for part in ("validation", "test")]
+        columns = ["model", *columns, "p", "seconds", "settings"]
+        notes = [f"{name}: {text_of(report[name])}" for name in _NOTES if report[name]]
         tried = {one["model"] for one in report["tried"]}
-        missing = [name for name in report["question"]["models"] if name not in tried]
-        if missing:
-            reasons = [f"{name} ({report['skipped'].get(name, 'no time')})" for name in missing]
-            notes.append(f"Not tried: {', '.join(reasons)}.")
-        return [
-            *notes,
-            f"{report['fitted_on'].capitalize()}. One list takes {report['serving_ms']:.2g} ms.",
-            f"{report['seconds']:.0f} s of {60 * report['minutes']:.0f} s.",
-        ]
+        if missing := [name for name in report["question"]["models"] if name not in tried]:
+            notes.append(f"not tried: {text_of(missing)}")
+        if weights := report["winner"]["weights"]:
+            notes.append(f"weights: {text_of(weights, 2)}")
+        if test is not None:
+            few = ", too few for certain figures" if test["users"] < _FEW_USERS else ""
+            notes.append(f"test: {test['users']:,} users{few}")
+        return Table(f"Best model: {_short_name(report['winner'])}", columns, rows, notes)
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""
@@ -138,10 +127,8 @@ def report_of(
     `tested` has results on the test part, the winner's first; it is empty after an interruption.
     `model` is the winner, fitted on all events; `question` is what the search depends on.
     """
-    log, metric = search.log, search.metric
-    test = None
-    if tested and tested[0][1].evaluation is not None:
-        found = tested[0][1].evaluation
+    log, metric, test = search.log, search.metric, None
+    if tested and (found := tested[0][1].evaluation) is not None:
         figures = {name: {"mean": e.mean, "se": e.se} for name, e in found.metrics.items()}
         test = {**figures[metric], "users": found.users, "metrics": figures}
     return {

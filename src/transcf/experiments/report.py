@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from transcf import __version__
 from transcf.data.report import counted, listed
@@ -22,10 +22,8 @@ from transcf.experiments.results import (
     Results,
 )
 from transcf.protocols import PROTOCOLS
-from transcf.tables import ERROR, Cell, Table, legend
+from transcf.tables import ERROR, Cell, Mark, Table, legend
 
-#: Settings and a metric.
-_Value: TypeAlias = tuple[Mapping[str, Any], float | None]
 #: Groups of models in bar charts and their colours.
 _GROUPS = {
     "best": pages.BEST,
@@ -33,6 +31,8 @@ _GROUPS = {
     "other": pages.OTHER,
     "trivial baseline": pages.BASELINE,
 }
+#: Marks of cells by group.
+_MARKS: dict[str, Mark] = {"best": "best", "not significantly different": "tied"}
 
 
 def table_of(comparison: Comparison) -> Table:
@@ -49,33 +49,19 @@ def results_of(comparison: Comparison, command: str = "") -> Results:
 def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], str]:
     """Write results to a file (.html, .md or .json), or to a folder as NAME.html, .md and .json.
 
-    Returns the same as `write_page`.
+    Returns the written files, and which extra is missing. Without it Markdown has no charts, and
+    HTML files are left out.
     """
-    if path.suffix in pages.PAGE_SUFFIXES:
-        return write_page(results, path)
-    if path.suffix == ".json":
-        return [results.write(path)], ""
-    written, missing = write_page(results, path / f"{name}.html", path / f"{name}.md")
-    return [*written, results.write(path / f"{name}.json")], missing
-
-
-def write_page(results: Results, *paths: Path) -> tuple[list[Path], str]:
-    """Write the report to files; return those that were written, and what extra is missing.
-
-    Without matplotlib there are no charts; without Jinja2 HTML files are left out.
-    """
-    written: list[Path] = []
-    message = ""
-    try:
-        page = page_of(results)
-    except MissingExtraError as missing:
-        page, message = page_of(results, figures=False), str(missing)
-    for path in paths:
-        try:
-            written += page.write(path)
-        except MissingExtraError as missing:
-            message = str(missing)
-    return written, message
+    kinds = (".html", ".md", ".json")
+    paths = [path] if path.suffix else [path / f"{name}{kind}" for kind in kinds]
+    has_plots = pages.has_plots()
+    page, written = page_of(results, figures=has_plots), []
+    for target in paths:
+        if target.suffix == ".json":
+            written.append(results.write(target))
+        elif has_plots or target.suffix != ".html":
+            written += page.write(target)
+    return written, "" if has_plots else str(MissingExtraError("Drawing figures", "plots"))
 
 
 def page_of(results: Results, *, figures: bool = True) -> pages.Page:
@@ -84,29 +70,32 @@ def page_of(results: Results, *, figures: bool = True) -> pages.Page:
     models = {entry.name for comparison in tables for entry in comparison.runs}
     names = listed(list(dict.fromkeys(comparison.dataset for comparison in tables)))
     page = pages.Page(results.title, f"{counted(len(models), 'model')} on {names}.")
-    published = published_table(results)
-    summary = page.section("Summary").add("facts", _key_figures(results, published))
-    if not figures:
-        summary.add("note", "This report has no charts: they need 'transcf[plots]'.")
+    best = {
+        f"best {each.metric} on {each.title}": each.best(each.metric)
+        for each in tables
+        if each.runs
+    }
+    page.add("Summary", best)
     if len(tables) > 1:
-        section = page.section("All datasets").add("table", _overview(tables))
-        section.add("figures", _overview_chart(tables) if figures else [])
+        page.add("All datasets", _overview(tables), _overview_chart(tables) if figures else [])
     for comparison in tables:
-        section = page.section(comparison.title)
-        for table in _metrics_and_training(metrics_table(comparison, results.metrics)):
-            section.add("table", table)
-        section.add("figures", charts_of(comparison) if figures and comparison.runs else [])
-        if len(comparison.tests):
-            section.add("table", _tests_table(comparison))
-    if published is not None:
-        page.section(published.title).add("table", published)
+        page.add(
+            comparison.title,
+            *_metrics_and_training(metrics_table(comparison, results.metrics)),
+            charts_of(comparison) if figures and comparison.runs else [],
+            _tests_table(comparison) if len(comparison.tests) else None,
+        )
+    if (published := published_table(results)) is not None:
+        page.add(published.title, published)
     used = dict.fromkeys(comparison.protocol for comparison in tables)
-    rules = [PROTOCOLS[name] for name in used if name in PROTOCOLS]
-    section = page.section("Protocol and command")
-    section.add("list", [f"{one.name}: {one.meaning}." for one in rules])
-    section.add("code", results.command)
-    section.add("text", f"Written by transcf {__version__}.")
+    rows = [[f"protocol {name}", PROTOCOLS[name].meaning] for name in used if name in PROTOCOLS]
+    rows += [["command", results.command], ["version of transcf", __version__]]
+    title = "Protocol and command"
+    page.add(title, Table(title, ["name", "value"], rows, align="ll"))
     return page
+
+
+# -- tables ------------------------------------------------------------------------------------
 
 
 def shown_metrics(comparison: Comparison) -> list[str]:
@@ -128,31 +117,45 @@ def shown_metrics(comparison: Comparison) -> list[str]:
 
 
 def metrics_table(comparison: Comparison, metrics: Sequence[str]) -> Table:
-    """Return one row per model, followed by its published values; has the tested metric, too."""
+    """Return one row per model; the tested metric is always shown.
+
+    The share of recommended items that did not exist yet is shown if there are any.
+    """
     if not comparison.runs:
         return Table(f"{comparison.dataset}: no model was run", ["model"], [], comparison.warnings)
-    entries, metric = comparison.runs, comparison.metric
+    entries, metric, tests = comparison.runs, comparison.metric, comparison.tests_of_best
+    future = f"future@{comparison.config.k[0]}"
+    metrics = list(dict.fromkeys([*metrics, metric]))
+    metrics += [future] if any(entry.catalogue.get(future) for entry in entries) else []
     there = {name for entry in entries for name in (*entry.metrics, *entry.catalogue)}
-    metrics = [name for name in dict.fromkeys([*metrics, metric]) if name in there]
-    columns = ["model", *metrics]
-    columns += [f"{metric} in full ranking"] if entries[0].full_ranking else []
-    columns += [f"p ({metric})"]
-    columns += ["seeds", "sd of seeds"] if any(entry.runs > 1 for entry in entries) else []
-    columns += ["fit seconds", *(["size"] if entries[0].size is not None else [])]
-    if any(entry.tried > 1 for entry in entries):
-        columns += ["validation", "tried", "minutes", "chosen"]
-    rows: list[list[str | Cell]] = []
+    metrics = [name for name in metrics if name in there]
+    has_seeds = any(entry.runs > 1 for entry in entries)
+    has_trials = any(entry.tried > 1 for entry in entries)
+    rows: list[dict[str, str | Cell]] = []
     for entry in entries:
-        cells = _cells(comparison, entry, metrics)
-        rows.append([cells[column] for column in columns])
-        if published := comparison.published(entry.name):
-            printed = {name: _number(published.get(name)) for name in metrics}
-            printed["model"] = "  as published"
-            rows.append([Cell(printed.get(column, ""), "muted") for column in columns])
+        row: dict[str, str | Cell] = {"model": entry.name}
+        row |= {name: _metric_cell(comparison, entry, name) for name in metrics}
+        if entries[0].full_ranking:
+            row[f"{metric} in full ranking"] = _mean_and_error(entry.full_ranking.get(metric))
+        p = tests[entry.name]["p"] if entry.name in tests else None
+        row[f"p ({metric})"] = _p_value(p)
+        if has_seeds:
+            spread = entry.metrics.get(metric, {}).get("sd") if entry.runs > 1 else None
+            row |= {"seeds": str(entry.runs), "sd of seeds": _number(spread)}
+        row["fit seconds"] = f"{entry.seconds:.2f}"
+        if entries[0].size is not None:
+            row["size"] = "-" if entry.size is None else _size(entry.size)
+        if has_trials:
+            chosen = ", ".join(f"{name}={value}" for name, value in entry.chosen.items())
+            row["validation"], row["tried"] = _number(entry.validation), str(entry.tried)
+            row["minutes"] = "-" if entry.spent is None else f"{entry.spent / 60:.1f}"
+            row["chosen"] = chosen or "default"
+        rows.append(row)
     title = f"{comparison.dataset}: {comparison.protocol} protocol, {entries[0].subset}, "
     title += counted(max(entry.users for entry in entries), "user")
     title += f", {entries[0].ties} ties" if entries[0].ties else ""
-    return Table(title, columns, rows, _notes(comparison, metrics))
+    cells = [list(row.values()) for row in rows]
+    return Table(title, list(rows[0]), cells, _notes(comparison, metrics))
 
 
 def _metrics_and_training(table: Table) -> list[Table]:
@@ -161,162 +164,105 @@ def _metrics_and_training(table: Table) -> list[Table]:
         return [table]
     n = 1 + next(n for n, name in enumerate(table.columns) if name.startswith("p ("))
     metrics = replace(table, columns=table.columns[:n], rows=[row[:n] for row in table.rows])
-    training = [[row[0], *row[n:]] for row in table.rows if isinstance(row[0], str)]
-    columns = [table.columns[0], *table.columns[n:]]
-    return [metrics, Table("Training and selection", columns, training)]
-
-
-def _cells(
-    comparison: Comparison, entry: CandidateResult, metrics: Sequence[str]
-) -> dict[str, str | Cell]:
-    metric, tests = comparison.metric, comparison.tests_of_best
-    p = tests[entry.name]["p"] if entry.name in tests else None
-    return {
-        "model": entry.name,
-        **{name: _metric_cell(comparison, entry, name) for name in metrics},
-        f"{metric} in full ranking": _mean_and_error(entry.full_ranking.get(metric)),
-        f"p ({metric})": Cell("-" if p is None else f"{p:.2g}", "tied" if p and p >= LEVEL else ""),
-        "seeds": str(entry.runs),
-        "sd of seeds": _number(entry.metrics.get(metric, {}).get("sd") if entry.runs > 1 else None),
-        "fit seconds": f"{entry.seconds:.2f}",
-        "size": "-" if entry.size is None else _size(entry.size),
-        "validation": _number(entry.validation),
-        "tried": str(entry.tried),
-        "minutes": "-" if entry.spent is None else f"{entry.spent / 60:.1f}",
-        "chosen": ", ".join(f"{name}={value}" for name, value in entry.chosen.items()) or "default",
-    }
+    training = [[row[0], *row[n:]] for row in table.rows]
+    return [metrics, Table("Training and selection", ["model", *table.columns[n:]], training)]
 
 
 def _metric_cell(comparison: Comparison, entry: CandidateResult | None, metric: str) -> Cell:
     """Return mean and standard error; the best and ties with it are marked."""
     if entry is None or metric not in entry.metrics:
         return Cell(_number(entry.catalogue.get(metric) if entry else None))
-    group = groups_of(comparison, metric)[entry.name]
+    text = _mean_and_error(entry.metrics[metric])
     # Larger is not better for novelty and diversity.
     if is_beyond(metric) and metric not in ("AUC", comparison.metric):
-        group = ""
-    is_tied = group == "not significantly different"
-    text = _mean_and_error(entry.metrics[metric])
-    return Cell(text, "best" if group == "best" else "tied" if is_tied else "")
+        return Cell(text)
+    return Cell(text, _MARKS.get(groups_of(comparison, metric)[entry.name], ""))
 
 
 def groups_of(comparison: Comparison, metric: str) -> dict[str, str]:
     """Return the group of each model in charts of a metric."""
-    best = comparison.best(metric)
-    tests = comparison.tests_of_best if comparison.metric == metric else {}
-    groups = {}
-    for entry in comparison.runs:
-        group = "trivial baseline" if entry.kind in TRIVIAL else "other"
-        if entry.name in tests and tests[entry.name]["p"] >= LEVEL:
-            group = "not significantly different"
-        groups[entry.name] = "best" if entry.name == best else group
-    return groups
+    groups = {
+        entry.name: "trivial baseline" if entry.kind in TRIVIAL else "other"
+        for entry in comparison.runs
+    }
+    if metric == comparison.metric:
+        groups |= dict.fromkeys(comparison.indistinguishable, "not significantly different")
+    return groups | {comparison.best(metric): "best"}
 
 
 def _notes(comparison: Comparison, metrics: Sequence[str]) -> list[str]:
-    entries, chosen_by = comparison.runs, ""
+    entries, notes = comparison.runs, [f"Held out: {comparison.split}.", legend(metrics, ERROR)]
+    notes.append(
+        f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
+        "Holm's correction for all pairs; = (underlined or in italics): not significantly "
+        f"different from the best at {LEVEL}."
+    )
     tried = max((entry.tried for entry in entries if entry.name != TIMED_BASELINE), default=1)
     if tried > 1:
         metric = validation_metric(comparison.protocol or None, comparison.config.k)
-        chosen_by = (
-            f" Settings: the best of at most {tried} on validation data ({metric}). Minutes: all "
+        notes.append(
+            f"Settings: the best of at most {tried} on validation data ({metric}). Minutes: all "
             "trials, fits and evaluations."
         )
-    notes = [
-        f"Held out: {comparison.split}.",
-        legend(metrics, ERROR),
-        _future_note(comparison),
-        f"Best: * (bold); p: {comparison.metric} against the best model, Wilcoxon signed-rank with "
-        "Holm's correction for all pairs; = (underlined or in italics): not significantly "
-        f"different from the best at {LEVEL}.{chosen_by}",
-    ]
     if stored := sum(entry.stored for entry in entries):
         cells = sum(entry.cells for entry in entries)
         notes.append(f"From the store of runs: {stored:,} of {cells:,} fits.")
-    return [note for note in (*notes, *comparison.warnings) if note]
-
-
-def _future_note(comparison: Comparison) -> str:
-    """Report the share of recommended items newer than the held-out event; empty without times."""
-    names = [name for name in comparison.runs[0].catalogue if name.startswith("future@")]
-    if not names:
-        return ""
-    shares = {entry.name: 100 * entry.catalogue[names[0]] for entry in comparison.runs}
-    shown = ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
-    shown = shown if any(shares.values()) else "nothing"
-    return f"Did not exist yet when the held-out event happened ({names[0]}): {shown}."
-
-
-def _key_figures(results: Results, published: Table | None) -> dict[str, str]:
-    facts = {}
-    for comparison in results.tables:
-        if comparison.runs:
-            metric, best = comparison.metric, comparison.best(comparison.metric)
-            mean = comparison.summaries[best][metric]["mean"]
-            facts[f"best {metric} on {comparison.title}"] = f"{best} {mean:.4f}"
-    if published is not None:
-        reached = sum(row[-1] == "reached" for row in published.rows)
-        facts["published values reached"] = f"{reached} of {len(published.rows)}"
-    return facts
+    return [*notes, *comparison.warnings]
 
 
 def _overview(tables: Sequence[Comparison]) -> Table:
     metric = tables[0].metric
-    names = dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs)
     rows: list[list[str | Cell]] = [
-        [name, *(_metric_cell(each, each.named(name), metric) for each in tables)] for name in names
+        [name, *(_metric_cell(each, each.named(name), metric) for each in tables)]
+        for name in _names(tables)
     ]
     columns = ["model", *(comparison.title for comparison in tables)]
     return Table(f"{metric} on all datasets", columns, rows)
 
 
 def _tests_table(comparison: Comparison) -> Table:
-    rows: list[list[str | Cell]] = [
-        [
-            name,
-            f"{test['difference']:.4f}",
-            f"{test['low']:.4f} to {test['high']:.4f}",
-            f"{test['p']:.2g}",
-            "significant" if test["p"] < LEVEL else Cell("not significant", "tied"),
-        ]
-        for name, test in comparison.tests_of_best.items()
-    ]
+    rows: list[list[str | Cell]] = []
+    for name, test in comparison.tests_of_best.items():
+        interval = f"{test['low']:.4f} to {test['high']:.4f}"
+        rows.append([name, f"{test['difference']:.4f}", interval, _p_value(test["p"])])
     title = f"{comparison.best(comparison.metric)} against the other models, {comparison.metric}"
-    columns = ["model", "difference", "95 % interval", "p, corrected", "verdict"]
-    note = "Paired differences over users; the interval is that of a bootstrap."
-    return Table(title, columns, rows, [note], align="lrrrl")
+    columns = ["model", "difference", "95 % interval", "p, corrected"]
+    return Table(title, columns, rows, ["95 % interval: bootstrap over users."])
 
 
 def published_table(results: Results) -> Table | None:
     """Return one row per published value that we have, with a verdict; None if there is none."""
-    rows: list[list[str]] = []
-    for comparison in results.tables:
-        for entry in comparison.runs:
-            printed = comparison.published(entry.name)
-            for metric in [name for name in results.metrics if name in printed]:
-                if metric not in entry.metrics:
-                    continue
-                published, ours = printed[metric], entry.metrics[metric]
-                difference = ours["mean"] - published
-                is_near = -difference < 2 * ours["se"]
-                verdict = "within two standard errors" if is_near else "below"
-                rows.append(
-                    [
-                        entry.name,
-                        comparison.title,
-                        metric,
-                        _number(published),
-                        _number(ours["mean"]),
-                        f"{difference:+.4f}",
-                        f"{100 * difference / published:+.1f} %" if published else "-",
-                        _number(ours["se"]),
-                        "reached" if difference >= 0 else verdict,
-                    ]
-                )
-    title = "Published values and ours"
+    rows = [
+        _published_row(comparison, entry, metric)
+        for comparison in results.tables
+        for entry in comparison.runs
+        for metric in results.metrics
+        if metric in comparison.published(entry.name) and metric in entry.metrics
+    ]
     columns = ["model", "table", "metric", "published", "ours", "difference", "in %",
                "standard error", "verdict"]  # fmt: skip
+    title = "Published values and ours"
     return Table(title, columns, rows, align="lllrrrrrl") if rows else None
+
+
+def _published_row(comparison: Comparison, entry: CandidateResult, metric: str) -> list[str]:
+    published, ours = comparison.published(entry.name)[metric], entry.metrics[metric]
+    difference = ours["mean"] - published
+    verdict = "within two standard errors" if -difference < 2 * ours["se"] else "below"
+    return [
+        entry.name,
+        comparison.title,
+        metric,
+        _number(published),
+        _number(ours["mean"]),
+        f"{difference:+.4f}",
+        f"{100 * difference / published:+.1f} %" if published else "-",
+        _number(ours["se"]),
+        "reached" if difference >= 0 else verdict,
+    ]
+
+
+# -- charts ------------------------------------------------------------------------------------
 
 
 def charts_of(comparison: Comparison) -> list[pages.Drawing]:
@@ -330,70 +276,59 @@ def charts_of(comparison: Comparison) -> list[pages.Drawing]:
         [entry.name for entry in ranked],
         {metric: [entry.metrics[metric]["mean"] for entry in ranked]},
         errors={metric: [entry.metrics[metric]["se"] for entry in ranked]},
-        points={metric: published} if any(published) else None,
+        published=published if any(published) else None,
         groups=[groups[entry.name] for entry in ranked],
         colors=_GROUPS,
         title=f"{metric} on {comparison.title}, mean and standard error over users",
         axis=metric,
     )
-    return [chart, *_heat_maps(comparison), *_curves(comparison)]
+    grids = []
+    for kind in dict.fromkeys(entry.kind for entry in able):
+        same = [entry for entry in able if entry.kind == kind]
+        cells = [(entry.parameters, entry.metrics[metric]["mean"]) for entry in same]
+        grids += _grid(f"{metric} of {kind} on {comparison.title}", cells)
+    for entry in comparison.runs:
+        tried = [(trial.parameters, trial.validation) for trial in entry.trials]
+        grids += _grid(f"Validation of {entry.name} on {comparison.title}, by setting", tried)
+    return [chart, *grids, *_curves(comparison)]
 
 
 def _overview_chart(tables: Sequence[Comparison]) -> list[pages.Drawing]:
     """Draw the metric of two to four tables side by side."""
     if not 2 <= len(tables) <= 4:
         return []
-    metric = tables[0].metric
-    names = list(dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs))
-
-    def values(key: str) -> dict[str, list[float | None]]:
-        return {
+    metric, names = tables[0].metric, _names(tables)
+    means, errors = (
+        {
             table.title: [table.summaries.get(name, {}).get(metric, {}).get(key) for name in names]
             for table in tables
         }
-
+        for key in ("mean", "se")
+    )
     title = f"{metric} on all datasets, mean and standard error over users"
-    return [pages.bars(names, values("mean"), errors=values("se"), title=title, axis=metric)]
+    return [pages.bars(names, means, errors=errors, title=title, axis=metric)]
 
 
 def _curves(comparison: Comparison) -> list[pages.Drawing]:
     """Draw the validation metric by epoch, a few models per chart."""
     curves = {}
     for entry in comparison.runs:
-        validated = [step for step in entry.curve if step["metric"] is not None]
-        if len(validated) > 1:
-            epochs, metrics = ([s[axis] for s in validated] for axis in ("epoch", "metric"))
-            curves[entry.name] = epochs, metrics
-    names, drawn = list(curves), []
-    for start in range(0, len(names), len(pages.SERIES)):
-        series = {name: curves[name] for name in names[start : start + len(pages.SERIES)]}
-        best = {
-            name: max(zip(*points, strict=True), key=lambda point: (point[1], -point[0]))
-            for name, points in series.items()
-        }
-        title = f"Validation by epoch on {comparison.title}, first seed; selected epochs are ringed"
-        y_axis = "validation metric"
-        drawn.append(pages.lines(series, title=title, chosen=best, x_axis="epoch", y_axis=y_axis))
-    return drawn
+        points = [(step["epoch"], step["metric"]) for step in entry.curve]
+        points = [point for point in points if point[1] is not None]
+        if len(points) > 1:
+            curves[entry.name] = points
+    names, several = list(curves), len(pages.SERIES)
+    parts = [names[start : start + several] for start in range(0, len(names), several)]
+    title = f"Validation by epoch on {comparison.title}, first seed; selected epochs are ringed"
+    axes = {"x_axis": "epoch", "y_axis": "validation metric"}
+    return [
+        pages.lines({name: curves[name] for name in part}, title=title, **axes) for part in parts
+    ]
 
 
-def _heat_maps(comparison: Comparison) -> list[pages.Drawing]:
-    """Draw grids of two parameters: of models that differ in nothing else, and of trials."""
-    metric = comparison.metric
-    grids: dict[str, list[_Value]] = {}
-    entries = [entry for entry in comparison.runs if metric in entry.metrics]
-    for kind in dict.fromkeys(entry.kind for entry in entries):
-        same = [entry for entry in entries if entry.kind == kind]
-        grids[f"{metric} of {kind} on {comparison.title}"] = [
-            (entry.parameters, entry.metrics[metric]["mean"]) for entry in same
-        ]
-    for entry in comparison.runs:
-        tried = [(trial.parameters, trial.validation) for trial in entry.trials]
-        grids[f"Validation of {entry.name} on {comparison.title}, by setting"] = tried
-    return [drawing for title, cells in grids.items() for drawing in _grid(title, cells)]
-
-
-def _grid(title: str, cells: Sequence[_Value]) -> list[pages.Drawing]:
+def _grid(
+    title: str, cells: Sequence[tuple[Mapping[str, Any], float | None]]
+) -> list[pages.Drawing]:
     """Draw values whose settings differ in two parameters and fill at least half of the grid."""
     names = {name for settings, _ in cells for name in settings} - {"random_state"}
     free = [name for name in sorted(names) if len({str(one.get(name)) for one, _ in cells}) > 1]
@@ -410,6 +345,13 @@ def _grid(title: str, cells: Sequence[_Value]) -> list[pages.Drawing]:
     ]
 
 
+# -- text --------------------------------------------------------------------------------------
+
+
+def _names(tables: Sequence[Comparison]) -> list[str]:
+    return list(dict.fromkeys(entry.name for comparison in tables for entry in comparison.runs))
+
+
 def _ordered(values: Sequence[Any]) -> list[str]:
     is_number = all(isinstance(value, int | float) for value in values)
     return list(dict.fromkeys(map(str, sorted(values) if is_number else values)))
@@ -417,6 +359,10 @@ def _ordered(values: Sequence[Any]) -> list[str]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
+
+
+def _p_value(p: float | None) -> Cell:
+    return Cell("-" if p is None else f"{p:.2g}", "tied" if p and p >= LEVEL else "")
 
 
 def _mean_and_error(metric: Mapping[str, float] | None) -> str:

@@ -21,7 +21,7 @@ from transcf.errors import (
 from transcf.experiments.experiment import OnProgress
 from transcf.models.base import Recommender
 from transcf.paper.categories import likeness, maps, tastes, variety
-from transcf.paper.pairs import MAX_PAIRS, classification, closer
+from transcf.paper.pairs import classification, closer
 from transcf.paper.spaces import Analysis, Pairs, Space, space_of, typical_users
 
 #: Names and descriptions of the analyses, in order.
@@ -54,8 +54,6 @@ class Subject:
     models: Mapping[str, Recommender[Any]]
     log: Interactions  # of the same users and items
     user: Id | None = None  # of "tastes"; None takes one with a history of median length
-    number: int = MAX_PAIRS  # of pairs that random forests are fitted on, at most
-    random_state: int = 0
 
     def __post_init__(self) -> None:
         first = next(iter(self.models.values()))
@@ -71,44 +69,33 @@ class Subject:
         """The space of each model."""
         return {name: space_of(model) for name, model in self.models.items()}
 
-    @property
-    def space(self) -> Space:
-        """The space of the first model."""
-        return next(iter(self.spaces.values()))
-
     @cached_property
     def pairs(self) -> Pairs:
         """The events of the log as pairs of the first model."""
-        return Pairs.of(self.space, self.log)
+        return Pairs.of(next(iter(self.spaces.values())), self.log)
 
     def analyze(self, name: str) -> Analysis:
         """Run one analysis by name; a `TransCFError` says why the data or model do not allow it."""
-        (name,), seed = check_what([name]), self.random_state
+        if name == "variety":
+            return variety(self.log)
+        space = next(iter(self.spaces.values()))
         match name:
-            case "variety":
-                return variety(self.log)
             case "closer":
-                some = self.pairs.at_most(_MAX_DISTANCES, np.random.default_rng(seed))
-                return closer(self.space, some, random_state=seed)
+                some = self.pairs.at_most(_MAX_DISTANCES, np.random.default_rng(0))
+                return closer(space, some)
+            case "rating" | "category":
+                return classification(self.spaces, self.pairs, name)
             case "map":
-                return maps(self.spaces, self.pairs, random_state=seed)
+                return maps(self.spaces, self.pairs)
             case "likeness":
-                return likeness(self.space, self.pairs, random_state=seed)
-            case "tastes":
-                known, user = self.space.known, self.user
-                user = known.users.ids(typical_users(known, 1))[0] if user is None else user
-                return tastes(self.space, self.log, user, random_state=seed)
+                return likeness(space, self.pairs)
             case _:
-                target: Any = name  # "rating" or "category"
-                found = (self.spaces, self.pairs, target)
-                return classification(*found, number=self.number, random_state=seed)
+                known, user = space.known, self.user
+                user = known.users.ids(typical_users(known, 1))[0] if user is None else user
+                return tastes(space, self.log, user)
 
     def all(
-        self,
-        names: Iterable[str],
-        on_progress: OnProgress = lambda text: None,
-        *,
-        skips_errors: bool = True,
+        self, names: Iterable[str], on_progress: OnProgress = lambda text: None
     ) -> tuple[list[Analysis], dict[str, str]]:
         """Run several analyses; return them, and why others could not be run, by name."""
         found, missing = [], {}
@@ -117,7 +104,5 @@ class Subject:
             try:
                 found.append(self.analyze(name))
             except (DataError, MissingExtraError, UnsupportedError) as error:
-                if not skips_errors:
-                    raise
                 missing[name] = str(error)
         return found, missing

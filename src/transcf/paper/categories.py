@@ -22,8 +22,7 @@ _EACH = 200  # pairs of each category
 _PERPLEXITY = 30.0
 _MAX_BARS = 12  # of the chart of variety
 _ITEMS, _USERS = 50, 200  # drawn items of a category, and users to compare with
-_DRAWS = 200  # bootstrap samples of the items, for the interval of a strength
-_NAMED, _SHOWN = 3, 12  # items named per category, and categories in the chart
+_SHOWN = 12  # categories in the chart of tastes
 
 
 # -- variety of users --------------------------------------------------------------------------
@@ -31,57 +30,49 @@ _NAMED, _SHOWN = 3, 12  # items named per category, and categories in the chart
 
 def variety(log: Interactions) -> Analysis:
     """Count the different ratings and categories of each user; a log without both is an error."""
-    counts: dict[str, Labels] = {}
-    facts: dict[str, object] = {"users": int((log.by_user.counts > 0).sum())}
+    events = pl.DataFrame({"user": log.user_rows, "item": log.item_rows})
+    counted: dict[str, pl.Series] = {}
+    facts: dict[str, object] = {"users": events["user"].n_unique()}
     if log.ratings is not None:
-        values, codes = np.unique(log.ratings, return_inverse=True)
-        keys = np.unique(log.user_rows.astype(np.int64) * len(values) + codes)
-        different = np.bincount(keys // len(values), minlength=log.n_users)
-        counts["ratings"] = different[log.by_user.counts > 0]
-        several = 100 * float((counts["ratings"] >= 2).mean())
+        found = counted["ratings"] = _different(events.with_columns(value=log.ratings))
+        several = 100 * float((found.to_numpy() >= 2).mean())
         facts["users_with_two_or_more_ratings_percent"] = round(several, 4)
     if log.categories is not None:
-        pairs = log.by_user.to_scipy() @ log.item_categories.to_scipy()
-        different = np.diff(pairs.tocsr().indptr).astype(np.int64)
-        counts["categories"] = different[different > 0]
-        single = 100 * float((counts["categories"] == 1).mean())
+        items = log.items.rows(log.categories["item_id"])
+        of_items = pl.DataFrame({"item": items, "value": log.categories["category"]})
+        found = counted["categories"] = _different(events.join(of_items, on="item"))
+        single = 100 * float((found.to_numpy() == 1).mean())
         facts["users_with_a_single_category_percent"] = round(single, 4)
-    if not counts:
+    if not counted:
         raise DataError("This log has neither ratings nor categories: there is nothing to count.")
-    frame = pl.concat([_distribution(what, numbers) for what, numbers in counts.items()])
-    note = "Categories: of the users with an item whose category is known."
+    frames = {what: _distribution(what, found) for what, found in counted.items()}
     return Analysis(
         "variety",
         "Different ratings and categories of a user",
-        frame,
-        lambda: [_variety_chart(what, numbers) for what, numbers in counts.items()],
+        pl.concat(frames.values()),
+        lambda: [_variety_chart(what, frame) for what, frame in frames.items()],
         facts,
-        (note,) if len(counts) > 1 else (),
+        ("Categories: of the users with an item whose category is known.",),
     )
 
 
-def _distribution(what: str, numbers: Labels) -> pl.DataFrame:
-    times = np.bincount(numbers)
-    some = np.flatnonzero(times)
-    return pl.DataFrame(
-        {
-            "what": [what] * len(some),
-            "different": some,
-            "users": times[some],
-            "users_percent": 100 * times[some] / len(numbers),
-        }
-    )
+def _different(values: pl.DataFrame) -> pl.Series:
+    """Return the number of different values of each user."""
+    return values.group_by("user").agg(different=pl.col("value").n_unique())["different"]
 
 
-def _variety_chart(what: str, numbers: Labels) -> pages.Drawing:
-    last = min(int(numbers.max()), _MAX_BARS)
-    times = np.bincount(np.minimum(numbers, last), minlength=last + 1)[1:]
-    names = [str(number) for number in range(1, last + 1)]
-    if numbers.max() > last:
-        names[-1] += " or more"
-    shares = (100 * times / len(numbers)).tolist()
-    title = f"Different {what} of a user"
-    return pages.bars(names, {"users": shares}, title=title, axis="% of the users", digits=1)
+def _distribution(what: str, different: pl.Series) -> pl.DataFrame:
+    users = different.value_counts(name="users").sort("different")
+    percent = 100 * pl.col("users") / len(different)
+    return users.select(pl.lit(what).alias("what"), "different", "users", users_percent=percent)
+
+
+def _variety_chart(what: str, frame: pl.DataFrame) -> pages.Drawing:
+    top = frame.head(_MAX_BARS)
+    shares = {"users": top["users_percent"].to_list()}
+    names = top["different"].cast(pl.String).to_list()
+    title = f"Different {what} of a user (up to {names[-1]})"
+    return pages.bars(names, shares, title=title, axis="% of the users", digits=1)
 
 
 # -- vectors of pairs ---------------------------------------------------------------------------
@@ -135,19 +126,16 @@ def maps(
     def draw() -> list[pages.Drawing]:
         return [
             _map_chart(
-                [places[labels == number] for number in range(len(names))],
-                names,
-                f"{row['model']}: map of {row['vectors']} by category",
+                places, labels, names, f"{row['model']}: map of {row['vectors']} by category"
             )
             for row, places in zip(rows, placed.values(), strict=True)
         ]
 
-    sizes = np.bincount(labels)
     facts = {"categories": names, "pairs": len(some), "perplexity": perplexity}
     notes = (
-        f"{len(some):,} pairs, {sizes.min():,} to {sizes.max():,} of each category. Shares: the "
-        "nearest neighbour is of the same category, among all vectors, on the map, and among "
-        "vectors of pairs with another user and another item.",
+        f"Up to {each} pairs of each category. Shares: the nearest neighbour is of the same "
+        "category, among all vectors, on the map, and among vectors of pairs with another user and "
+        "another item.",
     )
     title = "Vectors of pairs by category"
     return Analysis("map", title, pl.DataFrame(rows), draw, facts, notes)
@@ -161,13 +149,12 @@ def likeness(space: Space, pairs: Pairs, *, each: int = _EACH, random_state: int
     names, some, labels = by_category(pairs, np.random.default_rng(random_state), each)
     means = mean_cosines(space.vectors(some.users, some.items), labels, len(names))
     scaled = means / max(float(means.max()), 1e-12)
-    own, others = np.diag(scaled), scaled[~np.eye(len(names), dtype=bool)]
-    largest_own = int((scaled.argmax(axis=1) == np.arange(len(names))).sum())
+    is_own = np.eye(len(names), dtype=bool)
     facts = {
         "largest_mean_cosine": float(means.max()),
-        "within_a_category": float(own.mean()),
-        "between_categories": float(others.mean()),
-        "rows_with_the_largest_on_the_diagonal": largest_own,
+        "within_a_category": float(scaled[is_own].mean()),
+        "between_categories": float(scaled[~is_own].mean()),
+        "rows_with_the_largest_on_the_diagonal": int(is_own[scaled.argmax(axis=1)].trace()),
         "categories": len(names),
     }
     frame = pl.DataFrame({"category": names} | dict(zip(names, scaled.T.tolist(), strict=True)))
@@ -176,19 +163,11 @@ def likeness(space: Space, pairs: Pairs, *, each: int = _EACH, random_state: int
 
     def draw() -> list[pages.Drawing]:
         columns = [str(number) for number in range(1, len(names) + 1)]
-        short = [name if len(name) <= 18 else f"{name[:17]}…" for name in names]
-        rows = [f"{number}  {name}" for name, number in zip(short, columns, strict=True)]
-        return [
-            pages.heat_map(
-                rows, columns, scaled.tolist(), title=title, row_axis="", digits=2,
-                column_axis="category, by its number",
-            )
-        ]  # fmt: skip
+        rows = [f"{number}  {name[:18]}" for name, number in zip(names, columns, strict=True)]
+        axes = {"row_axis": "", "column_axis": "category, by its number"}
+        return [pages.heat_map(rows, columns, scaled.tolist(), title=title, digits=2, **axes)]
 
-    notes = (
-        f"Mean cosine between vectors of two pairs, divided by the largest, {means.max():.3f}. "
-        f"Rows with the largest value on the diagonal: {largest_own} of {len(names)}.",
-    )
+    notes = ("Mean cosine between vectors of two pairs, divided by the largest.",)
     return Analysis("likeness", title, frame, draw, facts, notes)
 
 
@@ -228,34 +207,18 @@ def _same_neighbor(vectors: Array, labels: Labels, allowed: Mask | None = None) 
     return 100 * float((labels[away.argmin(axis=1)] == labels).mean())
 
 
-def _map_chart(groups: Sequence[Array], names: Sequence[str], title: str) -> pages.Drawing:
-    """Draw groups of points, each named at the median of its points.
-
-    Groups beyond the number of colours have open triangles.
-    """
+def _map_chart(places: Array, labels: Labels, names: Sequence[str], title: str) -> pages.Drawing:
+    """Draw points by category; categories beyond the number of colours have open triangles."""
     with pages.canvas(5.0) as (figure, axes):
-        for number, places in enumerate(groups):
-            color, is_repeat = pages.series_color(number), number >= len(pages.SERIES)
-            axes.plot(
-                *places.T, "^" if is_repeat else "o", ms=2.6 if is_repeat else 2.2,
-                mfc="none" if is_repeat else color, mec=color, mew=0.5 if is_repeat else 0.0,
-                label=names[number],
-            )  # fmt: skip
-        for number, places in enumerate(groups):
-            x, y = np.median(places, axis=0)
-            axes.text(
-                x, y, names[number], ha="center", va="center", fontsize=7, fontweight="bold",
-                color=pages.series_color(number),
-                bbox={"facecolor": pages.SURFACE, "alpha": 0.75, "linewidth": 0, "pad": 0.8},
-            )  # fmt: skip
+        for number, name in enumerate(names):
+            marker, fill = ("^", "none") if number >= len(pages.SERIES) else ("o", "full")
+            some = places[labels == number]
+            axes.plot(*some.T, marker, ms=3, fillstyle=fill, mew=0.5, label=name)
         axes.set_aspect("equal", adjustable="datalim")
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_visible(False)
-        figure.legend(loc="outside lower center", ncols=3, markerscale=1.8)
-        sizes = sum(map(len, groups))
-        alt = f"{title}: {sizes} points on a plane, of {len(names)} groups: {', '.join(names)}."
-        return pages.finish(figure, title, alt)
+        return pages.finish(figure, title)
 
 
 # -- tastes of a user ---------------------------------------------------------------------------
@@ -265,76 +228,57 @@ def tastes(space: Space, log: Interactions, user: Id, *, random_state: int = 0) 
     """Rank categories by their distance from a user after translation.
 
     The distance of a category is the mean squared distance of up to 50 drawn items of it. Its
-    strength is the percentage of 200 drawn users who are farther from the same items, with a 95 %
-    interval over which items were drawn.
+    strength is the percentage of 200 drawn users who are farther from the same items.
 
     Example:
         >>> from transcf import TransCF, synthesize
         >>> from transcf.paper import space_of
         >>> log = synthesize(users=100, items=60, interactions=1500)
         >>> found = tastes(space_of(TransCF(dim=8, epochs=3).fit(log)), log, "u001")
-        >>> found.frame.columns[:4]
-        ['category', 'distance', 'strength_percent', 'low']
+        >>> found.frame.columns
+        ['category', 'distance', 'strength_percent', 'items']
     """
     row = int(space.known.users.require([user], "user")[0])
     if not space.known.active[row]:
         raise UnknownIdError(f"user {user!r} has no training interactions, so no place.")
-    names, members = _category_items(space, log)
+    members = _category_items(space, log)
     generator = np.random.default_rng(random_state)
-    drawn = [_draw(own, _ITEMS, generator) for own in members]
+    drawn = {name: _draw(own, _ITEMS, generator) for name, own in members.items()}
     active = np.flatnonzero(space.known.active)
     others = _draw(active[active != row], _USERS, generator)
     history = space.known.histories[row]
     rows = []
-    for name, own, some in zip(names, members, drawn, strict=True):
+    for name, some in drawn.items():
         users = np.append(others, row).astype(np.int32)
         away = space.nearness(np.repeat(users, len(some)), np.tile(some, len(users)))
-        away = away.reshape(len(users), len(some))
-        strength, low, high = _strength(away, generator)
-        behind = history[np.isin(history, own)]
-        rows.append(
-            {
-                "category": name,
-                "distance": float(away[-1].mean()),
-                "strength_percent": strength,
-                "low": low,
-                "high": high,
-                "items": len(behind),
-                "behind": ", ".join(map(str, _nearest(space, row, behind))),
-            }
-        )
-    frame = pl.DataFrame(rows).sort("distance", "category")
+        means = away.reshape(len(users), len(some)).mean(axis=1)
+        farther = (means[:-1] > means[-1]).mean() if len(others) else 0.5
+        items = int(np.isin(history, members[name]).sum())
+        rows.append((name, float(means[-1]), 100 * float(farther), items))
+    columns = ["category", "distance", "strength_percent", "items"]
+    frame = pl.DataFrame(rows, columns, orient="row").sort("distance", "category")
     facts: dict[str, Any] = {"user_id": user, "model": space.name, "history": len(history)}
     notes = (
         "distance: mean squared distance after translation to drawn items of the category. "
-        "strength: per cent of other users who are farther from the same items; low and high: 95 % "
-        "interval over which items were drawn. items: how many of the category the user has; "
-        "behind: the nearest of them.",
+        "strength: per cent of other users who are farther from the same items. items: how many of "
+        "the category the user has.",
     )
     title = f"Tastes of user {user} by {space.name}"
     return Analysis("tastes", title, frame, lambda: [_tastes_chart(title, frame)], facts, notes)
 
 
-def _category_items(space: Space, log: Interactions) -> tuple[list[str], list[Rows]]:
-    """Return the categories and the model's rows of their items; empty categories are left out."""
+def _category_items(space: Space, log: Interactions) -> dict[str, Rows]:
+    """Return the model's rows of the items of each category; empty categories are left out."""
     if log.categories is None:
         raise DataError(
             "This data has no categories of items: give some with --read categories=FILE."
         )
-    items = space.known.items.rows(log.items.series)
-    trained = space.known.item_counts > 0
-    of_items = log.item_categories
-    names, members = [], []
-    for place, name in enumerate(log.category_names):
-        rows = items[of_items.entry_rows[of_items.indices == place]]
-        rows = rows[rows != UNKNOWN]
-        rows = np.unique(rows[trained[rows]]).astype(np.int32)
-        if len(rows):
-            names.append(name)
-            members.append(rows)
-    if not names:
+    rows = space.known.items.rows(log.categories["item_id"])
+    trained = (rows != UNKNOWN) & (space.known.item_counts[rows] > 0)
+    rows, names = rows[trained], log.categories["category"].to_numpy()[trained]
+    if not len(rows):
         raise DataError(f"{space.name} knows none of the items that this data has categories of.")
-    return names, members
+    return {name: np.unique(rows[names == name]) for name in sorted(set(names))}
 
 
 def _draw(rows: npt.NDArray[Any], number: int, generator: np.random.Generator) -> Rows:
@@ -343,34 +287,14 @@ def _draw(rows: npt.NDArray[Any], number: int, generator: np.random.Generator) -
     return drawn.astype(np.int32)
 
 
-def _strength(away: Array, generator: np.random.Generator) -> tuple[float, float, float]:
-    """Return the share of rows that are farther than the last on average, with its interval."""
-    n = away.shape[1]
-    if len(away) < 2:
-        return 50.0, 0.0, 100.0
-    draws = generator.multinomial(n, np.full(n, 1 / n), size=_DRAWS) / n
-    means = away @ np.vstack([np.full(n, 1 / n), draws]).T
-    farther = 100 * (means[:-1] > means[-1]).mean(axis=0)
-    low, high = np.percentile(farther[1:], [2.5, 97.5])
-    return float(farther[0]), float(low), float(high)
-
-
-def _nearest(space: Space, user: int, items: Rows) -> list[Id]:
-    away = space.nearness(np.full(len(items), user, np.int32), items)
-    nearest = items[np.argsort(away, kind="stable")[:_NAMED]]
-    found: list[Id] = space.known.items.ids(nearest).to_list()
-    return found
-
-
 def _tastes_chart(title: str, frame: pl.DataFrame) -> pages.Drawing:
     top = frame.head(_SHOWN)
     return pages.bars(
         top["category"].to_list(),
         {"strength": top["strength_percent"].to_list()},
-        errors={"strength": ((top["high"] - top["low"]) / 2).to_list()},
         title=f"{title}, nearest category first",
         axis="strength: % of other users who are farther",
-        groups=["has items of it" if items else "has none" for items in top["items"].to_list()],
+        groups=["has items of it" if items else "has none" for items in top["items"]],
         colors={"has items of it": pages.BEST, "has none": pages.BASELINE},
         digits=0,
     )

@@ -1,10 +1,10 @@
-"""The report of a model: accuracy against a baseline, lists, example users, analyses."""
+"""The report of a model: accuracy against a baseline, example users, analyses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,33 +20,28 @@ from transcf.data.splitters import open_log_and_split
 from transcf.errors import DataError, EvaluationError, TransCFError
 from transcf.evaluation import Evaluation, evaluate
 from transcf.experiments.experiment import OnProgress
-from transcf.experiments.pages import Drawing, Page, Section, bars
+from transcf.experiments.pages import Drawing, Page, bars
 from transcf.models.base import Recommender
 from transcf.models.baselines import Popularity, RecentPopularity
 from transcf.models.params import values_of
-from transcf.models.registry import name_and_params
 from transcf.models.training import FitOptions
 from transcf.paper.analysis import WHAT, Subject
 from transcf.paper.spaces import Analysis, typical_users
 from transcf.tables import Table, legend
 
-#: Length of the lists, and accuracy metrics; the first one is compared by group.
+#: Length of the lists, and the metric that is compared by group.
 LENGTH = 10
-METRICS = (f"NDCG@{LENGTH}", f"HitRate@{LENGTH}", f"Recall@{LENGTH}", f"MRR@{LENGTH}")
-_OTHER_METRICS = ("AUC", f"novelty@{LENGTH}", f"ILD@{LENGTH}")
+METRIC = f"NDCG@{LENGTH}"
+#: Number of calls of `on_progress`.
+PARTS = 2 + len(WHAT)
 _GROUPS = 4  # of users, of about the same size
 _USERS, _RECOMMENDED, _HISTORY = 5, 5, 5  # example users, and items shown of each
-#: Labels of entries of `report_`.
-_TRAINING = {
-    "fitted_on": "fitted on",
-    "dataset": "data",
-    "split": "held out",
-    "best_epoch": "epoch",
-    "seconds": "seconds of training",
-}
-_CHARTS_ONLY = ("variety", "likeness")  # analyses whose charts show all values of their tables
-#: Parts of `report_of`.
-PARTS = ("opening the data", "evaluating", "analysing")
+#: Entries of `report_` that are shown.
+_TRAINING = ("fitted_on", "dataset", "split", "best_epoch", "seconds")
+_TWIN_NOTE = (
+    "The model was fitted on all events: these are figures of a model with the same parameters and "
+    "epochs, fitted without the held-out events."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,54 +50,50 @@ class Quality:
 
     model: Evaluation
     baseline: Evaluation  # of popularity or, if it is better, of recent popularity
+    known: Interactions  # events before the held-out ones
     split: Split
     is_twin: bool  # whether `model` has the same settings, but was fitted without these events
 
     def metrics(self) -> pl.DataFrame:
         """Return accuracy and properties of lists: `metric, model, baseline, times`."""
-        ours, base = (_means(found) for found in (self.model, self.baseline))
-        rows = [
-            (name, ours[name], base[name], ours[name] / base[name] if base[name] else None)
-            for name in ours
-            if name in base
-        ]
-        columns = ["metric", "model", "baseline", "times"]
-        return pl.DataFrame(rows, columns, orient="row", infer_schema_length=None)
+        ours, base = (
+            {name: estimate.mean for name, estimate in found.metrics.items()} | found.catalogue
+            for found in (self.model, self.baseline)
+        )
+        rows = [(name, mean, base[name]) for name, mean in ours.items() if name in base]
+        frame = pl.DataFrame(rows, ["metric", "model", "baseline"], orient="row")
+        model, baseline = pl.col("model"), pl.col("baseline")
+        return frame.with_columns(times=pl.when(baseline != 0).then(model / baseline))
 
     def by_activity(self) -> pl.DataFrame:
         """Return accuracy by the number of events of users: `group, users, model, baseline`."""
-        return self._by(self._known.by_user.counts[self._rows], "event")
+        return self._by(self.known.by_user.counts[self._rows])
 
     def by_popularity(self) -> pl.DataFrame:
         """Return accuracy by the number of users of the held-out items (median of a user)."""
-        test, counts = self.split.test, self._known.by_item.counts
-        popularity = np.zeros(len(self._rows))
-        for place, row in enumerate(self._rows):
-            held_out = counts[test.by_user.row(int(row))]
-            popularity[place] = np.median(held_out[held_out > 0])
-        return self._by(popularity, "user")
-
-    @property
-    def _known(self) -> Interactions:
-        return _fitted_on(self.model, self.split)
+        counts, test = self.known.by_item.counts, self.split.test.by_user
+        held_out = [counts[test.row(int(row))] for row in self._rows]
+        return self._by(np.array([np.median(each[each > 0]) for each in held_out]))
 
     @property
     def _rows(self) -> npt.NDArray[np.int32]:
         return self.split.train.users.rows(self.model.per_user["user_id"])
 
-    def _by(self, values: npt.NDArray[Any], noun: str) -> pl.DataFrame:
+    def _by(self, values: npt.NDArray[Any]) -> pl.DataFrame:
         edges = np.unique(np.quantile(values.astype(np.float64), np.linspace(0, 1, _GROUPS + 1)))
-        groups = np.searchsorted(edges[1:-1], values, side="left")
-        rows = []
-        for number in np.unique(groups):
-            members = groups == number
-            low, high = int(values[members].min()), int(values[members].max())
-            many = counted(high, noun)
-            name = many if low == high else f"{low:,} to {many}"
-            both = (self.model, self.baseline)
-            means = [float(e.per_user[METRICS[0]].to_numpy()[members].mean()) for e in both]
-            rows.append((name, int(members.sum()), *means))
-        return pl.DataFrame(rows, ["group", "users", "model", "baseline"], orient="row")
+        users = pl.DataFrame(
+            {
+                "place": np.searchsorted(edges[1:-1], values, side="left"),
+                "value": values.astype(np.int64),
+                "model": self.model.per_user[METRIC],
+                "baseline": self.baseline.per_user[METRIC],
+            }
+        )
+        low, high = pl.col("value").min(), pl.col("value").max()
+        name = pl.format("{} to {}", low, high).alias("group")
+        means = (pl.col("model").mean(), pl.col("baseline").mean())
+        found = users.group_by("place").agg(name, pl.len().alias("users"), *means)
+        return found.sort("place").drop("place")
 
 
 def evaluate_quality(model: Recommender[Any], split: Split, *, held_out: bool) -> Quality:
@@ -113,114 +104,38 @@ def evaluate_quality(model: Recommender[Any], split: Split, *, held_out: bool) -
     """
     twin = model if held_out else copy(model).refit(split.before_test, FitOptions())
     found = evaluate(twin, split, k=[LENGTH], beyond=True)
-    known = _fitted_on(found, split)
+    known = split.train if found.protocol.endswith("no-refit") else split.before_test
     baselines: list[Recommender[Any]] = [Popularity()]
     baselines += [RecentPopularity()] if known.timestamps is not None else []
     evaluated = [
         evaluate(one.fit(known), split, found.protocol, k=[LENGTH], beyond=True)
         for one in baselines
     ]
-    best = max(evaluated, key=lambda one: one.metrics[METRICS[0]].mean)
-    return Quality(found, best, split, not held_out)
-
-
-def _fitted_on(found: Evaluation, split: Split) -> Interactions:
-    return split.train if found.protocol.endswith("no-refit") else split.before_test
-
-
-def _means(found: Evaluation) -> dict[str, float]:
-    means = {name: estimate.mean for name, estimate in found.metrics.items()}
-    figures = {name: means[name] for name in (*METRICS, *_OTHER_METRICS) if name in means}
-    return figures | {k: v for k, v in found.catalogue.items() if not k.startswith("future")}
-
-
-@dataclass(frozen=True, eq=False)
-class ModelReport:
-    """The content of a report."""
-
-    model: Recommender[Any]
-    log: Interactions | None = None  # its data, if they are available
-    quality: Quality | None = None  # None if nothing can be held out
-    analyses: list[Analysis] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)  # why parts are not available
-
-    def page(self) -> Page:
-        """Make the report; needs matplotlib."""
-        known = self.model.learned_.known
-        sizes = (
-            counted(int(known.active.sum()), "user"),
-            counted(int((known.item_counts > 0).sum()), "item"),
-            counted(int(known.item_counts.sum()), "event"),
-        )
-        page = Page(f"{self.model.name}: model report", f"Fitted on {', '.join(sizes)}.")
-        page.section("Summary").add("facts", self._key_figures())
-        report, params = self.model.report_, name_and_params(self.model)[1]
-        facts = {"model": self.model.name}
-        facts |= {label: str(report[key]) for key, label in _TRAINING.items() if key in report}
-        facts |= {f"parameter {name}": str(value) for name, value in params.items()}
-        page.section("Model").add("table", _two_columns("Model and data", "", facts))
-        if self.quality is not None:
-            _add_accuracy(page.section("Accuracy"), self.quality)
-            lists = _quality_table(self.quality, f"Lists of {LENGTH} items", accuracy=False)
-            page.section("Recommendation lists").add("table", lists)
-        _add_example_users(page.section("Example users"), self.model, self.log)
-        for found in self.analyses:
-            section = page.section(found.title)
-            section.add("figures", found.figures)
-            if found.name in _CHARTS_ONLY:
-                section.add("list", found.notes)
-            else:
-                section.add("table", found.table)
-        values = values_of(self.model.settings_)
-        table = _two_columns("All parameters", "parameter", values)
-        page.section("Parameters").add("table", table)
-        if self.missing:
-            reasons = [f"{name}: {reason}" for name, reason in self.missing.items()]
-            page.section("Not available").add("list", reasons)
-        return page
-
-    def _key_figures(self) -> dict[str, str]:
-        facts: dict[str, str] = {}
-        if self.quality is not None:
-            model = self.quality.model
-            for one in (model, self.quality.baseline):
-                facts[f"{METRICS[0]} of {one.model}"] = f"{one.metrics[METRICS[0]].mean:.4f}"
-            facts["users with a hit"] = f"{100 * model.metrics[METRICS[1]].mean:.1f} %"
-            coverage = model.catalogue[f"coverage@{LENGTH}"]
-            facts["items in at least one list"] = f"{100 * coverage:.0f} %"
-        for analysis in self.analyses:
-            if analysis.name == "closer":
-                change = analysis.facts["median_change_percent"]
-                facts["median change of distances by translation"] = f"{change:.2g} %"
-        return facts
+    best = max(evaluated, key=lambda one: one.metrics[METRIC].mean)
+    return Quality(found, best, known, split, not held_out)
 
 
 def report_of(
-    model: Recommender[Any],
-    data: str | None = None,
-    on_progress: OnProgress = lambda text: None,
-    track: Callable[[Iterable[str]], Iterable[str]] = iter,
-) -> ModelReport:
-    """Compute all parts that are available; the report says why others are missing.
+    model: Recommender[Any], data: str | None = None, on_progress: OnProgress = lambda text: None
+) -> tuple[Page, dict[str, str]]:
+    """Compute all parts of the report that are available; the second value says why others are not.
 
     Args:
         model: A fitted model.
         data: A path or the name of a dataset; by default the data that the model was fitted on.
-        on_progress: Called with one line of text at every step.
-        track: Yields `PARTS` and counts them, as progress bars do.
+        on_progress: Called with one line of text at each of `PARTS` steps.
     """
-    parts = iter(track(PARTS))
-    on_progress(next(parts))
+    on_progress("opening the data")
     origin, quality, missing = model.report_, None, {}
     if data is None and "dataset" not in origin:
         reason = "the model does not say what it was fitted on: name it with --data DATA"
-        return ModelReport(model, missing={"data": reason})
+        return page_of(model, missing={"data": reason}), {"data": reason}
     is_own = data is None or absolute_name(data) == origin.get("dataset")
     name = origin["dataset"] if data is None else data
     reading = origin.get("reading", {}) if is_own else {}
     protocol = origin.get("protocol") if is_own else None
     log, split = open_log_and_split(name, protocol, seed=origin.get("split_seed", 0), **reading)
-    on_progress(next(parts))
+    on_progress("evaluating")
     try:
         if model.users_ != log.users or model.items_ != log.items:
             raise DataError(f"{name} has other users or items than the model was fitted on.")
@@ -228,53 +143,69 @@ def report_of(
         quality = evaluate_quality(model, split, held_out=held_out)
     except (DataError, EvaluationError) as error:
         missing["accuracy"] = str(error)
-    on_progress(next(parts))
-    subject = Subject({model.name: model}, log)
-    analyses, others = subject.all(WHAT, on_progress)
-    return ModelReport(model, log, quality, analyses, missing | others)
+    analyses, others = Subject({model.name: model}, log).all(WHAT, on_progress)
+    missing |= others
+    return page_of(model, log, quality, analyses, missing), missing
 
 
-def _two_columns(title: str, column: str, values: Mapping[str, Any]) -> Table:
-    rows = [[name, str(value)] for name, value in values.items()]
-    return Table(title, [column, "value"], rows, align="ll")
-
-
-def _add_accuracy(section: Section, quality: Quality) -> None:
-    if quality.is_twin:
-        section.add(
-            "note",
-            "The model was fitted on all events. Accuracy is that of a model with the same "
-            "parameters and epochs, fitted without the held-out events.",
-        )
-    facts = {
-        "protocol": quality.model.protocol,
-        "held out": quality.model.split,
-        "baseline": quality.baseline.model,
-    }
-    section.add("facts", facts)
-    section.add("table", _quality_table(quality, "Accuracy on held-out events", accuracy=True))
-    by_activity = _group_chart("by number of events of the user", quality.by_activity())
-    by_popularity = _group_chart("by number of users of the item", quality.by_popularity())
-    section.add("figures", [by_activity, by_popularity])
-
-
-def _quality_table(quality: Quality, title: str, *, accuracy: bool) -> Table:
-    is_accuracy = pl.col("metric").is_in([*METRICS, "AUC"])
-    frame = quality.metrics().filter(is_accuracy if accuracy else ~is_accuracy)
-    return Table.of(frame, title, [legend(frame["metric"].to_list())])
-
-
-def _group_chart(groups: str, frame: pl.DataFrame) -> Drawing:
-    return bars(
-        [f"{row['group']} ({row['users']:,})" for row in frame.to_dicts()],
-        {name: frame[name].to_list() for name in ("model", "baseline")},
-        title=f"{METRICS[0]} {groups} (number of users evaluated)",
-        axis=METRICS[0],
+def page_of(
+    model: Recommender[Any],
+    log: Interactions | None = None,
+    quality: Quality | None = None,
+    analyses: Sequence[Analysis] = (),
+    missing: Mapping[str, str] | None = None,
+) -> Page:
+    """Make the report of what there is; needs matplotlib."""
+    known = model.learned_.known
+    sizes = (
+        counted(int(known.active.sum()), "user"),
+        counted(int((known.item_counts > 0).sum()), "item"),
+        counted(int(known.item_counts.sum()), "event"),
     )
+    page = Page(f"{model.name}: model report", f"Fitted on {', '.join(sizes)}.")
+    if quality is not None:
+        page.add("Accuracy", *_accuracy(quality))
+    page.add("Example users", *_example_users(model, log))
+    for found in analyses:
+        page.add(found.title, found.figures, found.table)
+    report = {name: model.report_[name] for name in _TRAINING if name in model.report_}
+    for title, values in (
+        ("Parameters", report | values_of(model.settings_)),
+        ("Not available", missing or {}),
+    ):
+        if values:
+            rows = [[name, str(value)] for name, value in values.items()]
+            page.add(title, Table(title, ["name", "value"], rows, align="ll"))
+    return page
 
 
-def _add_example_users(section: Section, model: Recommender[Any], log: Interactions | None) -> None:
-    known, categories = model.learned_.known, {}
+def _accuracy(quality: Quality) -> tuple[dict[str, str], Table, list[Drawing]]:
+    model, baseline = quality.model, quality.baseline
+    facts = {
+        f"{METRIC} of {one.model}": f"{one.metrics[METRIC].mean:.4f}" for one in (model, baseline)
+    }
+    facts |= {"protocol": model.protocol}
+    frame = quality.metrics()
+    notes = [f"Held out: {model.split}.", legend(frame["metric"]), *[_TWIN_NOTE] * quality.is_twin]
+    table = Table.of(frame, f"Held-out events, and lists of {LENGTH} items", notes)
+    charts = {
+        "by number of events of the user": quality.by_activity(),
+        "by number of users of the item": quality.by_popularity(),
+    }
+    drawings = [
+        bars(
+            [f"{group} ({users:,})" for group, users in by.select("group", "users").iter_rows()],
+            {name: by[name].to_list() for name in ("model", "baseline")},
+            title=f"{METRIC} {title} (number of users evaluated)",
+            axis=METRIC,
+        )
+        for title, by in charts.items()
+    ]
+    return facts, table, drawings
+
+
+def _example_users(model: Recommender[Any], log: Interactions | None) -> list[Table]:
+    known, categories, tables = model.learned_.known, {}, []
     if log is not None and log.categories is not None:
         joined = log.categories.group_by("item_id").agg(pl.col("category").sort().str.join(", "))
         categories = dict(joined.iter_rows())
@@ -293,7 +224,8 @@ def _add_example_users(section: Section, model: Recommender[Any], log: Interacti
         ]
         note = f"{counted(len(known.histories[row]), 'item')} in the history; the latest: {latest}."
         columns = ["rank", "recommended", "explained by (share of the score)"]
-        section.add("table", Table(f"User {user}", columns, lines, [note], align="lll"))
+        tables.append(Table(f"User {user}", columns, lines, [note], align="lll"))
+    return tables
 
 
 def _reason(model: Recommender[Any], user: Id, item: Id) -> str:

@@ -8,7 +8,7 @@ random folds a forest can recognise the item instead of its class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -73,65 +73,44 @@ def closer(space: Space, pairs: Pairs, *, random_state: int = 0) -> Analysis:
     far_before, far_after = space.distances(space.differences(*drawn), space.translations(*drawn))
     permuted = space.distances(apart, moves[generator.permutation(len(moves))])
     is_closer, learned = before > after, pairs.in_training
-    by_rating = rating_groups(pairs)
+    all_pairs, by_rating = np.ones(len(pairs), bool), rating_groups(pairs)
     n, rated = len(pairs), sum(int(members.sum()) for members in by_rating.values())
-    groups: dict[str, tuple[Mask, Rows, int | None]] = {
-        "observed": (is_closer, pairs.users, n),
-        LEARNED_FROM: (is_closer[learned], pairs.users[learned], n),
-        HELD_OUT: (is_closer[~learned], pairs.users[~learned], n),
-        "unobserved": (far_before > far_after, drawn[0], None),
-        "observed, by the translation of another pair": (permuted[0] > permuted[1], pairs.users, n),
-    }
-    for name, members in by_rating.items():
-        groups[name] = (is_closer[members], pairs.users[members], rated)
-    shares = {name: share(hits, users) for name, (hits, users, _) in groups.items() if len(hits)}
-    frame = pl.DataFrame(
-        [
-            {"pairs": name, **found, "portion_percent": total and 100 * found["number"] / total}
-            for name, found in shares.items()
-            for total in [groups[name][2]]
-        ],
-        infer_schema_length=None,
-    ).select("pairs", "closer_percent", "low", "high", "portion_percent", "number")
+    observed = {"observed": all_pairs, LEARNED_FROM: learned, HELD_OUT: ~learned}
+    groups: list[tuple[str, Mask, Rows, int | None]] = [
+        *((name, is_closer[some], pairs.users[some], n) for name, some in observed.items()),
+        ("unobserved", far_before > far_after, drawn[0], None),
+        ("observed, by the translation of another pair", permuted[0] > permuted[1], pairs.users, n),
+        *((name, is_closer[some], pairs.users[some], rated) for name, some in by_rating.items()),
+    ]
+    rows = []
+    for name, hits, users, total in groups:
+        if len(hits):
+            portion = total and 100 * len(hits) / total
+            rows.append({"pairs": name, **share(hits, users), "portion_percent": portion})
+    columns = ("pairs", "closer_percent", "low", "high", "portion_percent", "number")
+    frame = pl.DataFrame(rows, infer_schema_length=None).select(columns)
+    percent = dict(frame.select("pairs", "closer_percent").iter_rows())
+    far = percent.get("unobserved")  # missing if users have all items
     lengths, distances = np.linalg.norm(moves.astype(np.float64), axis=1), np.sqrt(before)
-    far = shares.get("unobserved")  # missing if users have all items
     change = np.abs(np.sqrt(after) / np.maximum(distances, 1e-12) - 1)
     facts = {
-        "observed_percent": round(shares["observed"]["closer_percent"], 4),
-        "unobserved_percent": round(far["closer_percent"], 4) if far else None,
+        "observed_percent": round(percent["observed"], 4),
+        "unobserved_percent": None if far is None else round(far, 4),
         "median_translation": float(np.median(lengths)),
         "median_distance": float(np.median(distances)),
         "median_ratio": float(np.median(lengths / np.maximum(distances, 1e-12))),
         "median_change_percent": 100 * float(np.median(change)),
     }
-    notes = (
-        "low and high: 95 % interval over users. Portions of ratings are of rated pairs.",
-        f"Medians over the observed pairs: |r| {facts['median_translation']:.3g}, |a-b| "
-        f"{facts['median_distance']:.3g}, |r| / |a-b| {facts['median_ratio']:.2g}, change of the "
-        f"distance by r {facts['median_change_percent']:.2g} %.",
-    )
-
-    def draw() -> list[Drawing]:
-        main = [name for name in shares if name not in by_rating]
-        charts = {"observed and unobserved pairs": main, "by rating": list(by_rating)}
-        return [
-            _closer_chart(f"{space.name}: closer after translation, {what}", names, shares)
-            for what, names in charts.items()
-            if names
-        ]
-
+    notes = ("low and high: 95 % interval over users. Portions of ratings are of rated pairs.",)
     title = f"{space.name}: pairs that are closer after the translation"
-    return Analysis("closer", title, frame, draw, facts, notes)
+    return Analysis("closer", title, frame, lambda: [_closer_chart(title, frame)], facts, notes)
 
 
-def _closer_chart(
-    title: str, names: Sequence[str], shares: Mapping[str, dict[str, float]]
-) -> Drawing:
-    found = [shares[name] for name in names]
+def _closer_chart(title: str, frame: pl.DataFrame) -> Drawing:
     return bars(
-        names,
-        {"closer": [one["closer_percent"] for one in found]},
-        errors={"closer": [one["high"] - one["closer_percent"] for one in found]},
+        frame["pairs"].to_list(),
+        {"closer": frame["closer_percent"].to_list()},
+        errors={"closer": (frame["high"] - frame["closer_percent"]).to_list()},
         title=title,
         axis="% of the pairs, 95 % interval",
         digits=1,
@@ -156,12 +135,11 @@ def rating_groups(pairs: Pairs) -> dict[str, Mask]:
         else:
             groups.append([value])
             size = count
-    return {_rating_name(group): np.isin(pairs.ratings, group) for group in groups}
-
-
-def _rating_name(group: Sequence[float]) -> str:
-    first, last = f"{group[0]:g}", f"{group[-1]:g}"
-    return f"rating {first}" if first == last else f"rating {first} to {last}"
+    masks = {}
+    for group in groups:
+        ends = dict.fromkeys((f"{group[0]:g}", f"{group[-1]:g}"))  # one of a single rating
+        masks[f"rating {' to '.join(ends)}"] = np.isin(pairs.ratings, group)
+    return masks
 
 
 # -- classes -----------------------------------------------------------------------------------
@@ -201,9 +179,8 @@ def classification(
         "folds": FOLDS,
     }
     notes = (
-        f"{facts['pairs']:,} pairs of {facts['items']:,} items, {facts['pairs_of_a_class']:,} of "
-        f"each class ({', '.join(names)}); {FOLDS} folds, mean and spread over them.",
-        "accuracy: random folds, as published. other items: no item is in two folds.",
+        f"accuracy and spread over {FOLDS} random folds, as published. other items: no item is in "
+        "two folds.",
     )
     title = f"{next(iter(spaces.values())).name}: {target} of a pair, predicted from its vector"
     return Analysis(target, title, frame, lambda: [_accuracy_chart(title, frame)], facts, notes)
@@ -228,12 +205,12 @@ def labels_of(pairs: Pairs, target: Target) -> tuple[list[str], Labels]:
     return names, labels
 
 
-def frequent_categories(pairs: Pairs, number: int = _MAX_CATEGORIES) -> list[str]:
-    """Return the categories with the most pairs, most frequent first; empty without categories."""
+def frequent_categories(pairs: Pairs) -> list[str]:
+    """Return the ten categories with the most pairs, the first one has most; [] without any."""
     if pairs.labels is None:
         return []
     times = np.bincount(pairs.labels[pairs.labels >= 0], minlength=len(pairs.names))
-    order = np.argsort(-times, kind="stable")[:number]
+    order = np.argsort(-times, kind="stable")[:_MAX_CATEGORIES]
     return [pairs.names[place] for place in order if times[place]]
 
 
@@ -318,11 +295,8 @@ def _accuracy_chart(title: str, frame: pl.DataFrame) -> Drawing:
         "random folds": ("accuracy_percent", "spread"),
         "folds of other items": ("other_items_percent", "other_items_spread"),
     }
-    return bars(
-        frame["vectors"].to_list(),
-        {name: frame[mean].to_list() for name, (mean, _) in columns.items()},
-        errors={name: frame[spread].to_list() for name, (_, spread) in columns.items()},
-        title=title,
-        axis="accuracy in %, mean and spread of five folds",
-        digits=1,
+    means, spreads = (
+        {name: frame[pair[place]].to_list() for name, pair in columns.items()} for place in (0, 1)
     )
+    axis = "accuracy in %, mean and spread of five folds"
+    return bars(frame["vectors"].to_list(), means, errors=spreads, title=title, axis=axis, digits=1)

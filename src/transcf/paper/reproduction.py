@@ -6,9 +6,8 @@ The tables are studies, `studies/reproduce-*.toml`. Printed figures of the analy
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from transcf.data.atomic import atomic_write_text
 from transcf.data.datasets import load_split
 from transcf.data.filters import paper_filter
 from transcf.data.interactions import Interactions
@@ -47,7 +47,7 @@ from transcf.paper.pairs import (
     closer,
     labels_of,
 )
-from transcf.paper.spaces import Analysis, write_texts
+from transcf.paper.spaces import Analysis
 from transcf.tables import Table
 
 #: The tables.
@@ -131,35 +131,29 @@ def compare_shape(
 ) -> dict[str, Any] | None:
     """Compare the cells of a sweep with the printed ones; None unless all are computed and printed.
 
-    The result has the `rank correlation` (Spearman) of the cells; the best cell, its gain over the
-    cell with the smallest values, and the effect of each parameter (mean at its largest value minus
-    mean at its smallest), printed and ours; and the mean standard error of our cells.
+    The result has the `rank correlation` (Spearman) of the cells; the best cell, and the effect of
+    each parameter (mean at its largest value minus mean at its smallest), printed and ours.
     """
     from scipy.stats import spearmanr
 
-    printed = study.published(comparison.dataset, comparison.protocol)
-    known = {name: entry[metric] for name, entry in printed.items()}
+    published = study.published(comparison.dataset, comparison.protocol)
+    printed = {name: entry[metric] for name, entry in published.items()}
     ours = {name: entry[metric]["mean"] for name, entry in comparison.summaries.items()}
-    cells = {plan.title: plan.params for plan in study.models if plan.title in known}
+    cells = {plan.title: plan.params for plan in study.models if plan.title in printed}
     axes = _axes(list(cells.values()))
     if not axes or not cells.keys() <= ours.keys():
         return None
-    least = {name: min(values) for name, values in axes.items()}
-    off = next(title for title, params in cells.items() if least.items() <= params.items())
-    correlation, _ = spearmanr([known[t] for t in cells], [ours[t] for t in cells])
+    correlation, _ = spearmanr([printed[t] for t in cells], [ours[t] for t in cells])
     shape: dict[str, Any] = {"rank correlation": round(float(correlation), 4)}
-    for name, figures in (("printed", known), ("ours", ours)):
-        best = max(cells, key=figures.__getitem__)
-        shape[f"best cell, {name}"] = best
-        shape[f"gain of the best cell, {name}"] = round(figures[best] - figures[off], 4)
+    for name, figures in (("printed", printed), ("ours", ours)):
+        shape[f"best cell, {name}"] = max(cells, key=figures.__getitem__)
         for axis, values in axes.items():
-            most, none = (
+            most, least = (
                 mean(figures[t] for t, params in cells.items() if params[axis] == end)
                 for end in (max(values), min(values))
             )
-            shape[f"effect of {axis}, {name}"] = round(most - none, 4)
-    errors = [comparison.summaries[title][metric]["se"] for title in cells]
-    return shape | {"standard error of a cell": round(mean(errors), 4)}
+            shape[f"effect of {axis}, {name}"] = round(most - least, 4)
+    return shape
 
 
 def _axes(cells: Sequence[Mapping[str, Any]]) -> dict[str, set[Any]]:
@@ -186,9 +180,9 @@ class Reproduction:
         return {
             "dataset": self.dataset,
             "budget": self.budget,
-            "models": {name: dict(facts) for name, facts in self.models.items()},
+            "models": self.models,
             "rows": self.rows.to_dicts(),
-            "notes": list(NOTES),
+            "notes": NOTES,
             "analyses": [found.to_dict() for found in self.analyses],
         }
 
@@ -202,25 +196,14 @@ class Reproduction:
         """Write `reproduce-analysis-DATASET.json` and an SVG file per chart; return their paths."""
         texts = {f"reproduce-analysis-{self.dataset}.json": to_json(self.to_dict()) + "\n"}
         for found in self.analyses:
-            for drawing in found.figures:
-                words = f"{self.dataset} {found.name} {drawing.title}".lower()
-                texts[f"{re.sub(r'[^a-z0-9]+', '-', words).strip('-')}.svg"] = drawing.to_file()
-        return write_texts(folder, texts)
-
-
-def check_datasets(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of datasets, or raise a `ParameterError` for an unknown one."""
-    found = tuple(name.strip() for name in names)
-    for name in found:
-        check_word("datasets", name, PLANS)
-    return found
+            texts |= found.svg_files(f"{self.dataset}-{found.name}")
+        return [atomic_write_text(folder / name, text) for name, text in texts.items()]
 
 
 def reproduce(
     dataset: str,
     budget: str = "full",
     *,
-    random_state: int = 0,
     models: Path | None = None,
     on_progress: OnProgress = lambda text: None,
 ) -> Reproduction:
@@ -233,14 +216,14 @@ def reproduce(
     Budgets below "full" fit smaller forests (`FORESTS`). Fitted models are kept in the folder
     `models`, where later calls find them.
     """
-    (dataset,) = check_datasets([dataset])
+    check_word("datasets", dataset, PLANS)
     check_word("budget", budget, BUDGETS)
-    log, split = _data(dataset, random_state)
+    log, split = _data(dataset)
     fitted = {}
     for name in MODELS:
         on_progress(f"{dataset}: {name}")
-        fitted[name] = _fitted(name, dataset, split, random_state, models)
-    subject = Subject(fitted, log, random_state=random_state)
+        fitted[name] = _fitted(name, dataset, split, models)
+    subject = Subject(fitted, log)
     ours: dict[str, _Figures] = {}
     analyses = []
     for what in PLANS[dataset]:
@@ -275,7 +258,7 @@ def _closeness(subject: Subject) -> _Figures:
         for name, space in subject.spaces.items():
             if not (space.has_translations and some.any()):
                 continue
-            shares = closer(space, subject.pairs.take(some), random_state=subject.random_state)
+            shares = closer(space, subject.pairs.take(some))
             for pairs, percent in shares.frame.select("pairs", "closer_percent").iter_rows():
                 if pairs not in (LEARNED_FROM, HELD_OUT):  # all of them are one or the other
                     found.setdefault(f"{name}: {pairs}", {})[kind] = percent
@@ -290,12 +273,11 @@ def _forests(subject: Subject, target: Target, budget: str) -> _Figures:
     """
     part, trees, folds = FORESTS[budget]
     pairs = subject.pairs.take(subject.pairs.in_training)
-    pairs = pairs.at_most(int(part * len(pairs)), np.random.default_rng(subject.random_state))
+    pairs = pairs.at_most(int(part * len(pairs)), np.random.default_rng(0))
     _, labels = labels_of(pairs, target)
     found: _Figures = {}
     for kind, copies in (("as_published", True), ("corrected", False)):
-        generator = np.random.default_rng(subject.random_state)
-        chosen = balanced(labels, inf, generator, copies=copies)
+        chosen = balanced(labels, inf, np.random.default_rng(0), copies=copies)
         scores = accuracies(
             subject.spaces,
             pairs.take(chosen),
@@ -303,7 +285,6 @@ def _forests(subject: Subject, target: Target, budget: str) -> _Figures:
             by_item=not copies,
             trees=trees,
             folds=folds,
-            random_state=subject.random_state,
         )
         for name, (percent, _) in scores.items():
             found.setdefault(name, {})[kind] = percent
@@ -318,9 +299,8 @@ def _rows(ours: Mapping[str, _Figures], printed: Mapping[str, Mapping[str, float
             own = figures.get(name, {})
             values = (known.get(name), own.get("as_published"), own.get("corrected"))
             rows.append((analysis, name, *values))
-    words = dict.fromkeys(("analysis", "figure"), pl.String)
-    numbers = dict.fromkeys(("printed", "as_published", "corrected"), pl.Float64)
-    return pl.DataFrame(rows, {**words, **numbers}, orient="row")
+    columns = ["analysis", "figure", "printed", "as_published", "corrected"]
+    return pl.DataFrame(rows, columns, orient="row", infer_schema_length=None)
 
 
 def _facts(model: Recommender[Any], split: Split) -> dict[str, Any]:
@@ -330,7 +310,7 @@ def _facts(model: Recommender[Any], split: Split) -> dict[str, Any]:
     return facts | {"settings": values_of(model.settings)}
 
 
-def _data(dataset: str, seed: int) -> tuple[Interactions, Split]:
+def _data(dataset: str) -> tuple[Interactions, Split]:
     """Return all events, and a split with candidates: the authors' own if there is one."""
     if dataset in ("ciao", "delicious"):
         split = load_split(dataset)
@@ -339,12 +319,10 @@ def _data(dataset: str, seed: int) -> tuple[Interactions, Split]:
     by = "time"
     if dataset == "bookcrossing":
         log, by = paper_filter(log), "paper"
-    return log, draw_candidates(leave_one_out(log, by=by, seed=seed), seed=seed)  # type: ignore[arg-type]
+    return log, draw_candidates(leave_one_out(log, by=by))  # type: ignore[arg-type]
 
 
-def _fitted(
-    name: str, dataset: str, split: Split, seed: int, folder: Path | None
-) -> Recommender[Any]:
+def _fitted(name: str, dataset: str, split: Split, folder: Path | None) -> Recommender[Any]:
     """Fit a model, or load it from the folder where an earlier call saved it."""
     params = preset_of(MODELS[name], "paper", dataset)
     published = _published().get(dataset, {}).get("settings", {}) if name == "TransCF" else {}
@@ -352,7 +330,7 @@ def _fitted(
     if "samples_per_user" in params:
         most = _TRIPLES // (params["samples_per_user"] * split.train.n_users)
         params["epochs"] = max(1, min(params["epochs"], most))
-    made = create(MODELS[name], **params, random_state=seed)
+    made = create(MODELS[name], **params, random_state=0)
     place = None if folder is None else folder / f"{dataset}-{name}"
     if place is not None and place.exists():
         stored = load(place)

@@ -20,7 +20,7 @@ from transcf.data.atomic import atomic_write_text
 from transcf.data.ids import UNKNOWN, Rows
 from transcf.data.interactions import Interactions
 from transcf.data.json_text import to_json
-from transcf.errors import DataError, NotFittedError, UnsupportedError
+from transcf.errors import DataError, UnsupportedError
 from transcf.experiments.pages import Drawing
 from transcf.kernels import Array
 from transcf.models.base import Recommender
@@ -28,7 +28,7 @@ from transcf.models.factors import Factors
 from transcf.models.fitted import TrainingData
 from transcf.models.mixture.fitted import Mixture
 from transcf.models.transcf.fitted import Translated
-from transcf.tables import Table
+from transcf.tables import Table, text_of
 
 #: Returns the translations of pairs of rows, (n, dim).
 Translate: TypeAlias = Callable[[Rows, Rows], Array]
@@ -94,10 +94,8 @@ def space_of(model: Recommender[Any]) -> Space:
     TransCFMixture translates a user once for each item k of the history. The translation of a pair
     is then the mean of all r_uk, weighted by their shares in the score of the pair.
 
-    An `UnsupportedError` says that the model has no vector for every user and every item.
+    Raises an `UnsupportedError` if the model has no vector for every user and every item.
     """
-    if not model.is_fitted:
-        raise NotFittedError(f"This {type(model).__name__} is not fitted yet: call fit first.")
     inner = model._without_trend()
     known = inner.known
     match inner:
@@ -239,8 +237,13 @@ class Analysis:
     @property
     def table(self) -> Table:
         """The figures as a table of text."""
-        names = {n: n.replace("_percent", " %").replace("_", " ") for n in self.frame.columns}
-        return Table.of(self.frame.rename(names), self.title, self.notes, digits=2)
+
+        def named(name: str) -> str:
+            return name.replace("_percent", " %").replace("_", " ")
+
+        frame = self.frame.rename(named)
+        facts = ", ".join(f"{named(name)} {text_of(fact)}" for name, fact in self.facts.items())
+        return Table.of(frame, self.title, [*self.notes, f"{facts}."], digits=2)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -252,16 +255,14 @@ class Analysis:
             "notes": list(self.notes),
         }
 
+    def svg_files(self, name: str) -> dict[str, str]:
+        """Return the text of an SVG file per chart, by file name."""
+        charts = enumerate(self.figures, start=1)
+        return {f"{name}-{number}.svg": drawing.to_file() for number, drawing in charts}
+
     def write(self, folder: Path) -> list[Path]:
         """Write `NAME.json`, `NAME.csv` and an SVG file per chart, and return their paths."""
         texts = {f"{self.name}.json": to_json(self.to_dict()) + "\n"}
         texts[f"{self.name}.csv"] = self.frame.write_csv()
-        for number, drawing in enumerate(self.figures, start=1):
-            suffix = "" if len(self.figures) == 1 else f"-{number}"
-            texts[f"{self.name}{suffix}.svg"] = drawing.to_file()
-        return write_texts(folder, texts)
-
-
-def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write files of a folder, each atomically, and return their paths."""
-    return [atomic_write_text(folder / name, text) for name, text in texts.items()]
+        texts |= self.svg_files(self.name)
+        return [atomic_write_text(folder / name, text) for name, text in texts.items()]
