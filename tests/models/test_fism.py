@@ -71,12 +71,12 @@ def draw(
 
 def positives_of(training: Training, epoch: int) -> list[tuple[int, list[int]]]:
     """The users of an epoch in order, each with its positives as places among the user's items."""
-    visits, found = training.visits(epoch), []
-    for user, many, start in zip(visits.users, visits.positives, visits.starts, strict=True):
-        own = slice(*training._by_user.indptr[user : user + 2])
+    found = []
+    for user, many, start in zip(*training.visits(epoch), strict=True):
         places = np.empty(many, np.int32)
-        weights = visits.weights[own] if len(visits.weights) else visits.weights
-        choose_positives(weights, own.stop - own.start, start, places)
+        choose_positives(
+            training._weights[slice(*training._by_user.indptr[user : user + 2])], start, places
+        )
         found.append((int(user), places.tolist()))
     return found
 
@@ -184,7 +184,10 @@ def naive_epoch(start: Tensors, samples: list[Sample], h: FISMSettings) -> Tenso
 
     def step(history: list[int], scale: float, target: float, item: int) -> None:
         x = scale * p[history].sum(axis=0)
-        error = target - b[item] - x @ q[item]
+        move(history, scale, target - b[item] - x @ q[item], item)
+
+    def move(history: list[int], scale: float, error: float, item: int) -> None:
+        x = scale * p[history].sum(axis=0)
         p[history] += rate * error * scale * q[item]
         q[item] += rate * error * x - shrink * q[item]
         b[item] += rate * error - bias_shrink * b[item]
@@ -202,11 +205,8 @@ def naive_epoch(start: Tensors, samples: list[Sample], h: FISMSettings) -> Tenso
         for j in negatives:
             x = scale * p[others].sum(axis=0)
             error = 1 - (b[i] - b[j] + x @ (q[i] - q[j]))
-            p[others] += rate * error * scale * (q[i] - q[j])
-            q[i] += rate * error * x - shrink * q[i]
-            q[j] -= rate * error * x + shrink * q[j]
-            b[i] += rate * error - bias_shrink * b[i]
-            b[j] -= rate * error + bias_shrink * b[j]
+            move(others, scale, error, i)
+            move(others, scale, -error, j)
         p[i] *= 1 - shrink * len(negatives)
     return at
 
@@ -337,12 +337,12 @@ def test_users_with_recent_events_have_more_samples(log: Interactions) -> None:
 
 
 def test_events_that_weigh_the_same_are_all_taken_once(log: Interactions) -> None:
-    assert not len(Training(log, made()).visits(1).weights)
+    assert (times_taken(log, made(), 3) == 1).all()
     rated = Interactions.from_rows(
         log.users, log.items, log.user_rows, log.item_rows,
         ratings=np.full(len(log), 3.0, np.float32),
     )  # fmt: skip
-    assert not len(Training(rated, made(confidence="ratings", recency=1.0)).visits(1).weights)
+    assert (times_taken(rated, made(confidence="ratings", recency=1.0), 3) == 1).all()
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

@@ -11,10 +11,10 @@ from transcf.data.csr import Csr, Histories
 from transcf.data.ids import Rows
 from transcf.data.interactions import Interactions
 from transcf.io.tensors import Arrays, checked
-from transcf.kernels.fism import FISMRates, FISMVectors, Visits, run_epoch
+from transcf.kernels import Array
+from transcf.kernels.fism import FISMRates, FISMVectors, run_epoch
 from transcf.kernels.neighborhood import row_means
 from transcf.kernels.rows import padded, padded_width, unpadded
-from transcf.kernels.sampling import deal_items
 from transcf.models.base import Recommender
 from transcf.models.event_weights import InteractionWeights, WeightSettings
 from transcf.models.factors import Factors, first_vectors, stored_bias
@@ -101,7 +101,7 @@ class FISM(Recommender[FISMSettings]):
     __init__ = init_from_params(FISMSettings)
 
     #: Stored runs of earlier revisions are not reused.
-    _revision: ClassVar[int] = 3
+    _revision: ClassVar[int] = 4
 
     def _learn(self, run: TrainingRun) -> FittedScorer:
         return run.run(Training(run.train, run.settings), self._restore)
@@ -149,21 +149,30 @@ class Training:
     def __init__(self, train: Interactions, settings: FISMSettings) -> None:
         self._settings, self._by_user = settings, train.by_user
         self._width = padded_width(settings.dim)
-        self._weights = InteractionWeights.of(train, settings.event_weights)
+        weights = InteractionWeights.of(train, settings.event_weights)
+        within, n_items = weights.within_users, train.n_items
+        self._weights = within if len(within) else np.ones(len(train), np.float32)
         self._active = np.flatnonzero(train.by_item.counts).astype(np.int32)
         counts = train.by_user.counts
         # Users with no items have no positives, and users with every item no negatives.
         is_useful = (counts > 0) & (counts < len(self._active))
         self._users = np.flatnonzero(is_useful).astype(np.int32)
-        generator, n_items = np.random.default_rng(settings.random_state), train.n_items
+        own: Array = counts if settings.samples_per_user is None else settings.samples_per_user
+        #: Mean number of positives of each user in an epoch, (n_users,).
+        self._expected = own * weights.of_users
+        generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors((n_items, n_items), settings.dim, settings.init_scale, generator)
         self.load_tensors(dict(zip(_NAMES, (*drawn, np.zeros(n_items, np.float32)), strict=True)))
 
     def run_epoch(self, number: int) -> EpochStats:
         """Visit every user once, in random order."""
         settings, vectors, by_user = self._settings, self._vectors, self._by_user
-        visits, dtype, rate = self.visits(number), vectors.bias.dtype, settings.learning_rate
-        scales = np.zeros(int(by_user.counts.max(initial=0)) + 1, dtype)
+        users, positives, starts = self.visits(number)
+        samples = int(positives.sum()) * (settings.negatives + (settings.loss == "rmse"))
+        if not samples:
+            return EpochStats(0.0, 0)
+        dtype, rate = vectors.bias.dtype, settings.learning_rate
+        scales = np.zeros(int(by_user.counts.max()) + 1, dtype)
         scales[1:] = np.arange(1.0, len(scales)) ** -settings.alpha
         rates = FISMRates(
             learning_rate=dtype.type(rate),
@@ -173,26 +182,18 @@ class Training:
             negatives=settings.negatives,
             pairwise=settings.loss == "auc",
         )
-        places = np.empty(visits.positives.max(initial=0), np.int32)
         loss = run_epoch(
-            rates, vectors, self._width, by_user.indptr, by_user.indices, self._active, visits,
-            places, scales, settings.random_state, number,
+            rates, vectors, self._width, by_user.indptr, by_user.indices, self._weights,
+            self._active, users, positives, starts, scales, settings.random_state, number,
         )  # fmt: skip
-        samples = int(visits.positives.sum()) * (settings.negatives + (settings.loss == "rmse"))
-        return EpochStats(loss / max(1, samples), samples)
+        return EpochStats(loss / samples, samples)
 
-    def visits(self, number: int) -> Visits:
-        """Return the users of an epoch in random order, each with its number of positives."""
-        settings, weights = self._settings, self._weights
-        users = deal_items(self._users, settings.random_state, number)
-        own, each = self._by_user.counts[users], settings.samples_per_user
-        rng = np.random.default_rng((settings.random_state, number))
-        positives = own.astype(np.int64) if each is None else np.full(len(users), each, np.int64)
-        if weights.is_even:
-            return Visits(users, positives, rng.random(len(users)), np.empty(0, np.float32))
-        expected = positives * weights.of_users[users]  # a fraction is the chance of one more
-        positives = np.floor(expected + rng.random(len(users))).astype(np.int64)
-        return Visits(users, positives, rng.random(len(users)), weights.within_users)
+    def visits(self, number: int) -> tuple[Array, Array, Array]:
+        """Return the users of an epoch, the number of positives of each, and where they start."""
+        rng = np.random.default_rng((self._settings.random_state, number))
+        users = rng.permutation(self._users)
+        positives = np.floor(self._expected[users] + rng.random(len(users))).astype(np.int64)
+        return users, positives, rng.random(len(users))
 
     def tensors(self) -> Arrays:
         """Return p, q and the biases, without padding."""
