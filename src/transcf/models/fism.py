@@ -157,9 +157,8 @@ class Training:
         # Users with no items have no positives, and users with every item no negatives.
         is_useful = (counts > 0) & (counts < len(self._active))
         self._users = np.flatnonzero(is_useful).astype(np.int32)
-        own: Array = counts if settings.samples_per_user is None else settings.samples_per_user
         #: Mean number of positives of each user in an epoch, (n_users,).
-        self._expected = own * weights.of_users
+        self._expected: Array = (settings.samples_per_user or counts) * weights.of_users
         generator = np.random.default_rng(settings.random_state)
         drawn = first_vectors((n_items, n_items), settings.dim, settings.init_scale, generator)
         self.load_tensors(dict(zip(_NAMES, (*drawn, np.zeros(n_items, np.float32)), strict=True)))
