@@ -374,3 +374,7 @@ def test_a_quoted_line_end_in_the_first_line(tmp_path):
     assert pairs_of(log) == [("bob", 2), ("two\nlines", 1)]
     path.write_text('user::item\n"ann::1\nbob::2\n')
     assert pairs_of(read_interactions(path)) == [('"ann', 1), ("bob", 2)]
+    path.write_text(
+        'user::item::6" or 7"::a "note\r\nann::1::x::"y\r\nbob::2::x::y\r\n', newline=""
+    )
+    assert pairs_of(read_interactions(path)) == [("ann", 1), ("bob", 2)]

@@ -34,6 +34,21 @@ def test_files_are_compressed(client: TestClient) -> None:
         assert int(answer.headers["content-length"]) < len(plain.content) / 2
 
 
+@pytest.mark.parametrize("path", ["/", "/page/main.js"])
+@pytest.mark.parametrize("wanted", ["bytes=0-9", "bytes=9-0", "bytes=99999999-", "lines=1-2"])
+def test_files_are_sent_whole(client: TestClient, path: str, wanted: str) -> None:
+    answer = client.get(path, headers={"range": wanted})
+    assert (answer.status_code, answer.content) == (200, client.get(path).content)
+
+
+def test_files_have_a_route_in_metrics(client: TestClient) -> None:
+    for name in ("main.js", "style.css", "nothing.js"):
+        client.get(f"/page/{name}")
+    text = client.get("/metrics").text
+    assert 'method="GET",route="/page/{name}",status="200"} 2.0' in text
+    assert 'method="GET",route="/page/{name}",status="404"} 1.0' in text
+
+
 def test_large_answers_are_compressed(client: TestClient) -> None:
     answer = client.get("/v1/search?k=60")
     assert answer.headers["content-encoding"] == "gzip"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -92,6 +94,18 @@ def test_a_check_waits_for_one_that_is_loading(
         assert first.result(30)
         assert second.result(30)
     assert manager.current.number == 2
+
+
+def test_a_version_that_is_served_is_in_memory_once(
+    shop: Path, client: TestClient, log: Interactions
+) -> None:
+    versions, manager = Versions(shop / "shop"), client.app.state.service.versions  # type: ignore[attr-defined]
+    asked = weakref.ref(manager.load(versions.add(create("ease").fit(log))))
+    assert asked() is not None
+    manager.switch(2)
+    assert look(client)["version"] == 2
+    gc.collect()
+    assert asked() is None
 
 
 def test_a_service_starts_on_the_newest_version_that_is_whole(

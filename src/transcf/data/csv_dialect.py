@@ -113,6 +113,7 @@ class _Text:
             if stand_in is None:
                 raise DataError(f"{path} holds binary data, not text parted by {separator}.")
             content = content.replace(separator.encode(), stand_in)
+            first = first.split("\n")[0].rstrip("\r")  # quotes mean nothing here
             first = first.replace(separator, stand_in.decode())
             separator, quote = stand_in.decode(), ""
         if dialect.header:

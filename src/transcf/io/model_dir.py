@@ -365,9 +365,8 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
 
 def _seen_table(known: TrainingData) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    owners, histories = known.seen.entry_rows, known.histories
-    by_item = np.lexsort((histories.items, owners))
-    places = histories.places[by_item].astype(np.int32) - 1
+    places = (known.histories.places - 1).astype(np.int32)[known.histories.by_item]
+    owners = known.seen.entry_rows
     return pl.DataFrame({"user": owners, "item": known.seen.indices, "place": places})
 
 

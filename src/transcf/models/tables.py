@@ -248,15 +248,21 @@ def _best_items(
             named = np.zeros(seen.n_columns, dtype=bool)
             named[some] = True
             allowed = allowed & (named if is_allowed else ~named)
-    hidden = seen if filters.exclude_seen else None
-    if not filters.by_user:
+    hidden = _hidden_items(rows, owners, seen, filters)
+    if not isinstance(filters.items, Mapping):
         return scorer.top_k(rows, k, seen=hidden, allowed=allowed)
     # In blocks, which bound the memory: a block ranks the items that any of its users may get.
     found, scores = _no_lists(len(rows), k)
     step = max(1, _CELLS // max(1, len(allowed)))
     for first in range(0, len(rows), step):
         block = slice(first, first + step)
-        mask = _allowed_by_user(rows[block], owners[block], allowed, hidden, filters)
+        mask = np.zeros((len(rows[block]), len(allowed)), dtype=bool)
+        for own_mask, owner in zip(mask, owners[block], strict=True):
+            own_mask[filters.items.get(owner, _NO_ROWS)] = True
+        mask &= allowed
+        if hidden is not None:
+            own = hidden.take(rows[block])
+            mask[own.entry_rows, own.indices] = False
         joint: Mask = np.logical_or.reduce(mask)
         places, columns = np.nonzero(joint & ~mask)
         order = np.argsort(rows[block][places], kind="stable")
@@ -266,22 +272,20 @@ def _best_items(
     return found, scores
 
 
-def _allowed_by_user(
-    rows: Rows, owners: Sequence[Id], allowed: Mask, hidden: Csr | None, filters: Filters
-) -> Mask:
-    """Return which items each user may get, (n, n_items)."""
-    mask = np.tile(allowed, (len(rows), 1))
-    if hidden is not None:
-        own = hidden.take(rows)
-        mask[own.entry_rows, own.indices] = False
-    for own_mask, owner in zip(mask, owners, strict=True):
-        if isinstance(filters.exclude, Mapping):
-            own_mask[filters.exclude.get(owner, _NO_ROWS)] = False
-        if isinstance(filters.items, Mapping):
-            listed_items = np.zeros(len(allowed), dtype=bool)
-            listed_items[filters.items.get(owner, _NO_ROWS)] = True
-            own_mask &= listed_items
-    return mask
+def _hidden_items(rows: Rows, owners: Sequence[Id], seen: Csr, filters: Filters) -> Csr | None:
+    """Return the items that each user must not get, of the history or excluded for this user."""
+    if not isinstance(filters.exclude, Mapping):
+        return seen if filters.exclude_seen else None
+    lists = [filters.exclude.get(owner, _NO_ROWS) for owner in owners]
+    users, items = np.repeat(rows, [len(one) for one in lists]), np.concatenate([_NO_ROWS, *lists])
+    if filters.exclude_seen:
+        own = seen.take(rows)
+        users = np.concatenate([users, rows[own.entry_rows]])
+        items = np.concatenate([items, own.indices])
+    pairs = np.unique(users.astype(np.int64) * seen.n_columns + items)
+    users, items = np.divmod(pairs, max(1, seen.n_columns))
+    counts = np.bincount(users, minlength=seen.n_rows)
+    return Csr(offsets(counts), items.astype(np.int32), seen.n_columns)
 
 
 def recommendations(learned: FittedScorer, users: Any, k: int, filters: Filters) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from transcf import __version__
 from transcf.parallel import use_threads
@@ -276,10 +277,17 @@ async def metrics(request: Request) -> Response:
 
 
 class _PageFiles(StaticFiles):
-    """Files with a policy for scripts; browsers ask at each visit whether they have changed."""
+    """Files with a policy for scripts; browsers ask at each visit whether they have changed.
 
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
+    They are small and always sent whole: what Starlette answers to a wrong range is not JSON.
+    """
+
+    def file_response(
+        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
+    ) -> Response:
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"range"]
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["accept-ranges"] = "none"
         response.headers["content-security-policy"] = POLICY
         response.headers["referrer-policy"] = "no-referrer"
         response.headers["cache-control"] = "no-cache"

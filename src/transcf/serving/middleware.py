@@ -112,7 +112,8 @@ class Gate:
     def _note(self, scope: Scope, method: str, status: int, spent: float) -> None:
         """Count a request, and log it if it was slow or all are logged."""
         # Routes rather than paths: paths contain ids.
-        route = getattr(scope.get("route"), "path_format", "other")
+        other = f"{_OPEN_PREFIX}{{name}}" if scope["path"].startswith(_OPEN_PREFIX) else "other"
+        route = getattr(scope.get("route"), "path_format", other)
         requests, seconds = self._metrics.count_request(route, method, status)
         requests.inc()
         seconds.observe(spent)

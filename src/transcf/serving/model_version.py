@@ -306,6 +306,8 @@ class VersionManager:
         version = ModelVersion.load(number, folder, self._metadata, self._events)
         if version.events_after < self._events.first:
             self._events.restart(version.events_after)
+        if self._other is not None and self._other[0] == fingerprint:
+            self._other = None  # it is not needed twice
         self._loaded = fingerprint
         return version
 
