@@ -63,6 +63,8 @@ LARGE_BYTES = 256 * 2**20
 PIECE_BYTES = 64 * 2**20
 #: How often reading restarts if the folder is replaced meanwhile.
 _ATTEMPTS = 100
+#: Users whose histories are sorted at a time, to bound the memory.
+_USERS_AT_ONCE = 1 << 16
 #: How a version is numbered.
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -365,8 +367,12 @@ def check_replaceable(target: Path, *, overwrite: bool = False) -> None:
 
 def _seen_table(known: TrainingData) -> pl.DataFrame:
     """User and item rows of each interaction, and its place in the user's history, from 0."""
-    places = (known.histories.places - 1).astype(np.int32)[known.histories.by_item]
-    owners = known.seen.entry_rows
+    indptr, owners = known.seen.indptr, known.seen.entry_rows
+    places = np.empty(len(owners), np.int32)
+    for first in range(0, known.seen.n_rows, _USERS_AT_ONCE):
+        users = np.arange(first, min(first + _USERS_AT_ONCE, known.seen.n_rows))
+        some = known.histories.take(users)
+        places[indptr[first] : indptr[users[-1] + 1]] = some.places[some.by_item] - 1
     return pl.DataFrame({"user": owners, "item": known.seen.indices, "place": places})
 
 
