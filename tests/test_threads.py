@@ -28,6 +28,23 @@ def blas_threads() -> list[int]:
     return [pool["num_threads"] for pool in pools if ours & {*Path(pool["filepath"]).parts}]
 
 
+def test_a_torch_without_openmp_gets_its_threads_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Torch:
+        threads = 5
+
+        def get_num_threads(self) -> int:
+            return self.threads
+
+        def set_num_threads(self, count: int) -> None:
+            self.threads = count
+
+    torch = Torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with use_threads(1):
+        assert torch.threads == 1
+    assert torch.threads == 5
+
+
 def test_one_word_binds_kernels_and_blas_and_torch() -> None:
     torch = pytest.importorskip("torch")
     before = (thread_count(), blas_threads(), torch.get_num_threads())

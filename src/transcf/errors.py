@@ -150,10 +150,10 @@ class MissingExtraError(TransCFError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional part: pip install 'transcf[{extra}]'.")
-        self._made_from = feature, extra
+        self._arguments = feature, extra
 
     def __reduce__(self) -> Any:
-        return type(self), self._made_from  # workers return it to their caller
+        return type(self), self._arguments  # workers return it to their caller
 
 
 @contextmanager

@@ -43,6 +43,9 @@ class _Limits:
     def apply(self, *, to_all: bool) -> None:
         """Set the number of threads of the libraries, or of BLAS alone."""
         count = next(reversed(self.requests.values()), None)
+        torch = sys.modules.get("torch") if to_all else None
+        if torch is not None:  # asked before any of its libraries changes
+            self._before.setdefault("torch", torch.get_num_threads())
         if to_all or not self._libraries:
             self._libraries = _loaded_libraries()
         for library in self._libraries:
@@ -50,10 +53,8 @@ class _Limits:
             if to_all or is_blas:
                 before = self._before.setdefault(library.filepath, library.num_threads)
                 library.set_num_threads(1 if is_blas and self.alone else count or before)
-        if to_all and (torch := sys.modules.get("torch")) is not None:
-            torch.set_num_threads(
-                count or self._before.setdefault("torch", torch.get_num_threads())
-            )
+        if torch is not None:
+            torch.set_num_threads(count or self._before["torch"])
         if not (self.requests or self.alone):
             self._before.clear()
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 if TYPE_CHECKING:
     import polars as pl
 
-#: The best of its column, not significantly different from the best, or less important.
-Mark: TypeAlias = Literal["", "best", "tied", "muted"]
+#: The best of its column, or not significantly different from the best.
+Mark: TypeAlias = Literal["", "best", "tied"]
 
 _TEXT_SIGNS = {"best": " *", "tied": " ="}
 _MARKDOWN_SIGNS = {"best": "**", "tied": "*"}

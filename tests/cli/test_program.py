@@ -157,6 +157,19 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the folder of a process cannot be removed")
+def test_a_working_folder_that_is_gone_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    result = CliRunner().invoke(app, ["fit", "synthetic", "--model", "popularity", "--out", "m"])
+    assert result.exit_code == 2
+    assert "working folder was removed" in result.stderr
+
+
 def test_an_interruption_ends_with_130(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

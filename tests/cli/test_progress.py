@@ -44,6 +44,16 @@ def test_a_pipe_gets_a_line_for_every_trial(capsys: pytest.CaptureFixture[str]) 
     assert "best so far 2" in lines[1]
 
 
+def test_a_part_is_finished_when_the_next_one_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    with Steps(3, "parts") as steps:
+        for part in ("reading", "evaluating", "writing"):
+            steps.begin(part)
+    assert capsys.readouterr().err.splitlines() == [
+        "transcf: 1/3 parts done in 0 s: reading",
+        "transcf: 2/3 parts done in 0 s: evaluating",
+    ]
+
+
 def test_a_pipe_gets_whole_tables(capsys: pytest.CaptureFixture[str]) -> None:
     wide = ["x" * 60] * 5
     columns = [f"column {number}" for number in range(5)]

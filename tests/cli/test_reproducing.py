@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def test_a_table_is_run_once_and_its_runs_can_be_looked_at(
     shown = command(*kept, "runs", "show", key[:10]).stdout
     assert key in shown
     assert "Validation curve" in shown
+    assert re.search(rf"validation +│ {bpr[0]['validation']:.4g} ", shown)
     assert "8 stored runs" in command(*kept, "runs", "list").stdout
 
     assert command(*kept, "runs", "rm", key[:10]).exit_code == 1, "nobody said yes"

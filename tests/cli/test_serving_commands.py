@@ -292,6 +292,13 @@ def test_wrong_requests_get_one_sentence(refusal: Answer, folder: Path, case: st
     assert sentence.count("\n") == 1
 
 
+def test_lists_by_workers_need_a_folder(refusal: Answer, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lists"
+    out.write_text("a file")
+    said = refusal("recommend", folder, "--all", "--workers", 2, "--out", out)
+    assert "is a file: name a folder" in said
+
+
 def test_a_folder_without_a_model_is_named(refusal: Answer, tmp_path: Path) -> None:
     assert "has no model.json" in refusal("recommend", tmp_path, "--user", "ann")
 

@@ -140,7 +140,7 @@ def test_users_who_have_all_items_leave_nothing_to_test() -> None:
     log = pl.DataFrame(rows, schema=["user", "item", "timestamp"], orient="row")
     result = found(log, models=["itemknn"])
     assert result.report["test"] is None
-    assert "untested: There is no user left" in str(result)
+    assert "Not tested: There is no user left" in str(result)
     assert result.model.report_["interactions"] == 63
 
 
@@ -348,9 +348,19 @@ def test_the_report_is_stored_with_the_model(tmp_path: Path) -> None:
     compared = result.model.report_["held_out_metric"]
     assert compared["model"] == report["test"]["mean"] > compared["popularity"]
     text = (tmp_path / "shop.report.md").read_text()
-    for part in (report["winner"]["name"], "popularity", "(test)", "serving_ms"):
+    for part in (report["winner"]["name"], "popularity", "(test)", "ms"):
         assert part in text
     assert report["winner"]["name"] in str(result)
+
+
+def test_the_table_says_why_something_was_not_tried_or_tested() -> None:
+    result = found(grouped(), models=["itemknn"])
+    changes = {"test": None, "tests": [], "untested": "the search was interrupted."}
+    result.report.update(changes, skipped={"ease": "no memory."})
+    result.report["question"]["models"] += ["ease", "slim"]
+    text = str(result)
+    assert "Not tried: ease (no memory), slim (no time)." in text
+    assert "Not tested: the search was interrupted." in text
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

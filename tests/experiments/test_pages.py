@@ -125,6 +125,12 @@ def test_figures_have_their_numbers_as_text() -> None:
         assert re.findall(r">(\d\.\d{4})</text>", drawing.svg) == ["0.5000"]
 
 
+def test_a_row_without_a_bar_keeps_its_name() -> None:
+    chart = bars(["x", "y"], {"a": [0.5, 0.4], "b": [0.3, None]}, title="T", axis="z")
+    texts = [text.text for text in ElementTree.fromstring(chart.svg).iter() if text.text]
+    assert {"x", "y"} <= set(texts)
+
+
 def test_a_frame_becomes_a_table() -> None:
     frame = pl.DataFrame({"name": ["a", None], "n": [1200, 3], "x": [0.25, None]})
     table = Table.of(frame, "T", digits=2)

@@ -112,6 +112,12 @@ def test_the_page_has_every_figure_of_the_tables(results: Results) -> None:
     assert "transcf study small" in text
 
 
+def test_a_folder_may_have_a_dot_in_its_name(results: Results, tmp_path: Path) -> None:
+    folder = tmp_path / "run.1"
+    written, _ = report.write_results(results, folder, "r")
+    assert {folder / f"r{kind}" for kind in (".html", ".md", ".json")} <= set(written)
+
+
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
 def test_a_missing_extra_leaves_out_charts_and_html_and_is_named(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,12 @@ from transcf.data import k_core, leave_one_out, synthesize, temporal_cut
 from transcf.data.split import Split
 from transcf.errors import DataError, ParameterError
 from transcf.evaluation import Validation, evaluate
+from transcf.experiments import experiment
 from transcf.experiments import study as studies
 from transcf.experiments.search import Config, Search
 from transcf.experiments.store import Store
 from transcf.experiments.study import Study, available_studies, load_study, run_study
+from transcf.interrupts import StopRequest
 from transcf.models.baselines import InversePopularity, Popularity, Random
 from transcf.models.bpr import BPR
 
@@ -53,6 +56,21 @@ def test_runs_hold_the_metrics_of_their_part_and_the_validation_figure(folder, p
     seeds = [judge(Random(random_state=seed).fit(split.train)) for seed in (0, 1)]
     assert random.validation == pytest.approx(sum(seeds) / 2)
     assert random.to_dict()["validation"] == random.validation
+
+
+def test_an_interruption_between_two_short_runs_is_seen(folder, monkeypatch) -> None:
+    request, seeds, fit = StopRequest(), list[int](), Random.fit
+
+    def interrupted_fit(model: Random, *events: Any, **options: Any) -> Random:
+        seeds.append(model.settings.random_state)
+        request.asked = True
+        return fit(model, *events, **options)
+
+    monkeypatch.setattr(experiment, "stop_request", lambda: nullcontext(request))
+    monkeypatch.setattr(Random, "fit", interrupted_fit)
+    (found,) = run_study(study(folder, models=[{"name": "random"}], seeds=5))
+    assert found.is_interrupted
+    assert set(seeds) == {0}
 
 
 def test_a_study_of_the_validation_part_needs_no_test_part(folder, tmp_path) -> None:

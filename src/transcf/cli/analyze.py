@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 from transcf.cli import options, output
@@ -82,9 +81,9 @@ def report(
     check_file(out)
     if out.is_dir():
         raise ParameterError(f"--out {out} is a folder: name a file.")
-    model, done = options.open_model(folder), itertools.count()
+    model = options.open_model(folder)
     with output.Steps(PARTS, "parts") as steps:
-        page, missing = report_of(model, data, lambda text: steps.reach(next(done), text))
+        page, missing = report_of(model, data, steps.begin)
         written = page.write(out)
     facts = {"report": str(out), "files": len(written)}
     table = output.facts_table(f"Wrote {out}", facts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -166,7 +165,6 @@ def _prepare_partitions(
         raise ParameterError(
             f"{what} looks at all events at once: prepare the log without --partitions."
         )
-    numbers = count()
     with output.Steps(4, "steps") as steps:
         return prepare_parts(
             data,
@@ -175,7 +173,7 @@ def _prepare_partitions(
             k_core=k_core,
             by=cast("Order", split_name),
             seed=seed,
-            progress=lambda step: steps.reach(next(numbers), step),
+            progress=steps.begin,
             **cast("Any", reading),
         )
 

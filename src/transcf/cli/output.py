@@ -190,6 +190,12 @@ class Steps(ProgressBar):
         """Show the current step."""
         self.reach(self._done, text)
 
+    def begin(self, part: str) -> None:
+        """Show a part that begins; the one before it, if any, is finished."""
+        if self._text:
+            self.finish(self._text)
+        self.report(part)
+
     def reach(self, done: int, text: str, name: str = "") -> None:
         """Show the number of finished parts and a text; a line has the name of a part instead."""
         if done > self._done and not self.is_shown:
@@ -257,6 +263,8 @@ def _sentence(error: TransCFError | OSError) -> str:
     """Return the message of an error with the page that helps, or the file and the reason."""
     if isinstance(error, TransCFError):
         return f"{error} [docs: {error.page}]" if error.page else str(error)
+    if isinstance(error, FileNotFoundError) and not error.filename:  # of os.getcwd
+        return "The working folder was removed or replaced: change to it again (cd)."
     if not error.filename or not error.strerror:
         return brief(str(error))
     return brief(f"{error.filename} cannot be used: {error.strerror}.")

@@ -78,6 +78,7 @@ def recommend(
         from transcf.distributed.lists import recommend_all
 
         target = path_of(str(out))
+        output.check_folder(target)
         recommend_all(folder, target, k, cluster=cluster, exclude_seen=not with_seen)
         facts = {"folder": str(target), "parts": len(list(target.glob("*.parquet")))}
         answer.show_facts(f"Wrote {target}", facts)

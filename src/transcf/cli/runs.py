@@ -68,6 +68,7 @@ def show(
     nested = ("key", "cell", "parameters", "curve", "evaluation")
     about = {name: value for name, value in facts.items() if name not in nested}
     run = {"kind": entry.cell["kind"], **entry.cell["rules"], "data": entry.cell["data"]}
+    run["validation"] = result.validation  # instead of the digest of the validation data
     tables = [
         output.facts_table(f"Run {entry.key}", about | run),
         output.facts_table("Settings", result.parameters or entry.cell["settings"]),

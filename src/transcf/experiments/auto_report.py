@@ -18,17 +18,13 @@ from transcf.io.model_dir import check_replaceable
 from transcf.models.base import Recommender
 from transcf.models.blend import Blend, read_parts
 from transcf.models.registry import load
-from transcf.tables import Cell, Table, text_of
+from transcf.tables import ERROR, Cell, Table, text_of
 
 if TYPE_CHECKING:
     from transcf.experiments.auto_search import AutoSearch, AutoTrial
 
 #: Trials in the table.
 _ROWS = 12
-#: Entries of the report below the table.
-_NOTES = (
-    "data", "split", "untested", "fitted_on", "serving_ms", "seconds", "minutes"
-)  # fmt: skip
 #: Test users below which figures are called uncertain.
 _FEW_USERS = 50
 #: Lists that the time of serving is measured with.
@@ -72,16 +68,38 @@ class AutoResult:
                 rows.append([_short_name(trial), cell, *on_test, seconds, _settings(trial)])
         columns = [f"{report['metric']} ({part})" for part in ("validation", "test")]
         columns = ["model", *columns, "p", "seconds", "settings"]
-        notes = [f"{name}: {text_of(report[name])}" for name in _NOTES if report[name]]
-        tried = {one["model"] for one in report["tried"]}
-        if missing := [name for name in report["question"]["models"] if name not in tried]:
-            notes.append(f"not tried: {text_of(missing)}")
-        if weights := report["winner"]["weights"]:
-            notes.append(f"weights: {text_of(weights, 2)}")
-        if test is not None:
+        title = f"Best model: {_short_name(report['winner'])}"
+        return Table(title, columns, rows, [f"{k}: {v}." for k, v in self._facts().items()])
+
+    def _facts(self) -> dict[str, str]:
+        """Return what is said below the table, by labels."""
+        report, test = self.report, self.report["test"]
+        facts = {"Data": text_of(report["data"]), "Held out": report["split"]}
+        if test is None:
+            facts["Not tested"] = report["untested"].rstrip(".")
+        else:
             few = ", too few for certain figures" if test["users"] < _FEW_USERS else ""
-            notes.append(f"test: {test['users']:,} users{few}")
-        return Table(f"Best model: {_short_name(report['winner'])}", columns, rows, notes)
+            facts["Test"] = (
+                f"{test['users']:,} users{few}; {ERROR}; p = paired test against the best"
+            )
+        if weights := report["winner"]["weights"]:
+            facts["Weights"] = text_of(weights, 2)
+        if (trials := len(report["tried"])) > _ROWS:
+            facts["Trials"] = f"{trials}, and the report has all of them"
+        tried = {one["model"] for one in report["tried"]}
+        skipped = [
+            f"{name} ({report['skipped'].get(name, 'no time').rstrip('.')})"
+            for name in report["question"]["models"]
+            if name not in tried
+        ]
+        if skipped:
+            facts["Not tried"] = ", ".join(skipped)
+        facts["Model"] = report["fitted_on"]
+        facts["Time"] = (
+            f"{report['seconds']:.0f} s of {60 * report['minutes']:.0f} s; a list of the model "
+            f"takes {report['serving_ms']:.2g} ms"
+        )
+        return facts
 
     def to_markdown(self) -> str:
         """Return the report in Markdown."""

@@ -217,11 +217,14 @@ class Experiment:
 def _run_unlocked(run: Callable[[int], RunResult], numbers: Sequence[int]) -> list[RunResult]:
     """Call `run` with each number; raise a `RunLockedError` at the end if a run is locked."""
     results, locked = [], None
-    for number in numbers:
-        try:
-            results.append(run(number))
-        except RunLockedError as error:
-            locked = error
+    with stop_request() as request:
+        for number in numbers:
+            if request.asked:  # between two short runs, which do not see it
+                raise KeyboardInterrupt
+            try:
+                results.append(run(number))
+            except RunLockedError as error:
+                locked = error
     if locked is not None:
         raise locked
     return results

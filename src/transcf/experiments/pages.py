@@ -242,9 +242,8 @@ def bars(
             points = np.array(published, np.float64)
             axes.plot(points, rows, "D", ms=4.5, mfc="none", mec=INK, label="published")
         axes.set_yticks(rows, names)
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.5, -0.5)  # also rows without a bar
         axes.tick_params(axis="y", length=0)
-        axes.margins(y=0.01)
         axes.axvline(0, color=f"{INK}80", linewidth=0.8)
         axes.grid(axis="x")
         axes.spines["left"].set_visible(False)

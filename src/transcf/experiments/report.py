@@ -52,8 +52,8 @@ def write_results(results: Results, path: Path, name: str) -> tuple[list[Path], 
     Returns the written files, and which extra is missing. Without it Markdown has no charts, and
     HTML files are left out.
     """
-    kinds = (".html", ".md", ".json")
-    paths = [path] if path.suffix else [path / f"{name}{kind}" for kind in kinds]
+    kinds = (*pages.PAGE_SUFFIXES, ".json")
+    paths = [path] if path.suffix in kinds else [path / f"{name}{kind}" for kind in kinds]
     has_plots = pages.has_plots()
     page, written = page_of(results, figures=has_plots), []
     for target in paths:

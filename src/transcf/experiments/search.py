@@ -272,7 +272,7 @@ class Search:
     def ask(
         self, history: Sequence[Trial], running: Collection[Mapping[str, Any]] = ()
     ) -> dict[str, Any] | None:
-        """Return a new setting after the trials of `history`, beside those that are `running`.
+        """Return a new setting other than those of `history` and those that are `running`.
 
         Returns None if the budget is spent or the space is exhausted.
         """
