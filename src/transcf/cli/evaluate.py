@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +52,9 @@ def evaluate(
         dataset, run = evaluate_held_out(saved, evaluation.config(), data)
         result = CandidateResult.of(saved.name, [run])
     else:
-        from transcf.experiments.experiment import Candidate, Experiment
+        from transcf.experiments.experiment import Candidate
+        from transcf.experiments.results import CandidateResult
+        from transcf.experiments.run import fit_and_evaluate
         from transcf.experiments.store import wait_for_others
 
         if model.model is None and not model.config and folder.is_dir():
@@ -60,14 +63,19 @@ def evaluate(
                 "name one with --model."
             )
         name, params, values = model.read(data)
+        candidate = Candidate(name, name, params | values)
         # The validation metric is not printed; without it, models without epochs are fitted once.
         config = replace(evaluation.config(), with_validation=False)
         split = transcf.open_split(data, config.protocol, seed=seed, **reading.keywords())
         output.note_reading(split.train)
-        dataset, store, numbers = data, options.open_store(), range(seed, seed + seeds)
-        experiment = Experiment(split, config, numbers, store=store, dataset=data)
-        candidate = Candidate(name, name, params | values)
-        result = wait_for_others(lambda: experiment.run(candidate))
+        dataset, store, results = data, options.open_store(), []
+        for number in range(seed, seed + seeds) if candidate.takes_seed else [seed]:
+            made = candidate.make(number)
+            run_one = partial(fit_and_evaluate, made, split, config, store, dataset=data)
+            results.append(wait_for_others(run_one))
+            if (error := results[-1].error) is not None:
+                raise error
+        result = CandidateResult.of(name, results)
     answer.show({"dataset": dataset, **result.to_dict()}, result.table(dataset))
 
 
