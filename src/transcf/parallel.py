@@ -40,13 +40,16 @@ class _Limits:
         self._libraries: list[Any] = []
         self._before: dict[str, int] = {}  # threads of each library, until nothing is asked for
 
-    def apply(self, *, to_all: bool) -> None:
-        """Set the number of threads of the libraries, or of BLAS alone."""
+    def apply(self, *, to_all: bool, search: bool = False) -> None:
+        """Set the number of threads of the libraries, or of BLAS alone.
+
+        With `search`, libraries that were loaded since the last time are found.
+        """
         count = next(reversed(self.requests.values()), None)
         torch = sys.modules.get("torch") if to_all else None
         if torch is not None:  # asked before any of its libraries changes
             self._before.setdefault("torch", torch.get_num_threads())
-        if to_all or not self._libraries:
+        if search or not self._libraries:
             self._libraries = _loaded_libraries()
         for library in self._libraries:
             is_blas = library.user_api == "blas"
@@ -102,7 +105,7 @@ def use_threads(count: int | None) -> Iterator[None]:
     count, key = check_integer("threads", count, 1), object()
     with _limits.lock:
         _limits.requests[key] = count
-        _limits.apply(to_all=True)
+        _limits.apply(to_all=True, search=True)
     try:
         yield
     finally:
