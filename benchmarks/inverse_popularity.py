@@ -3,8 +3,10 @@
 Among the paper's candidates, the held-out item is ranked by how rarely it was taken: as counted in
 the training part, as counted in the whole log, and the other way round (popularity). Then once more
 on the same log with a random event of each user held out in place of the authors' choice. Equal
-counts are broken at random, in expectation. The last column is the share of a held-out item's
-events that the split took out of training, mean over users.
+counts are broken at random, in expectation. The column "events held out" is the share of a held-out
+item's events that the split took out of training, mean over users. The last columns have how many
+training events the item of an event has, median, in each part of the split, and the share of events
+whose item has at most one.
 
 Run: python benchmarks/inverse_popularity.py [--datasets NAME ...] [--json]
 """
@@ -48,6 +50,8 @@ def measure(name: str) -> dict[str, float]:
     random = draw_candidates(leave_one_out(log, "random"))
     counts = random.train.by_item.counts.astype(float)
     held = split.test.item_rows
+    parts = {"train": split.train, "validation": split.validation, "test": split.test}
+    events = {name: train[part.item_rows] for name, part in parts.items()}
     return {
         "rarest in train": hit_rate(-train, split),
         "rarest in all": hit_rate(-whole, split),
@@ -55,6 +59,8 @@ def measure(name: str) -> dict[str, float]:
         "random: rarest": hit_rate(-counts, random),
         "random: popularity": hit_rate(counts, random),
         "events held out": float(np.mean(1 - train[held] / whole[held])),
+        **{f"median, {name}": float(np.median(found)) for name, found in events.items()},
+        **{f"rare, {name}": float(np.mean(found <= 1)) for name, found in events.items()},
     }
 
 

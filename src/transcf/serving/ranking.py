@@ -57,9 +57,14 @@ def resolve(version: ModelVersion, asked: Sequence[Id | list[Id]]) -> list[Resol
     ids = [convert_id(version.users, one) for one in asked if not isinstance(one, list)]
     rows = version.users.rows(ids)
     rows = np.where((rows != UNKNOWN) & version.data.active[rows], rows, np.int32(UNKNOWN))
-    new = ([event.item for event in version.new_events(user)] for user in ids)
-    users = zip(rows.tolist(), new, strict=True)
-    pairs = [(UNKNOWN, one) if isinstance(one, list) else next(users) for one in asked]
+    known = dict(zip(ids, rows.tolist(), strict=True))
+    pairs: list[tuple[int, list[Id]]] = []  # the row of each, and items that are not in the model
+    for one in asked:
+        if isinstance(one, list):
+            pairs.append((UNKNOWN, one))
+        else:
+            user = convert_id(version.users, one)
+            pairs.append((known[user], [event.item for event in version.new_events(user)]))
     items = [item for _, some in pairs for item in some]
     item_rows, rankable = _EMPTY, np.empty(0, bool)
     if items:
